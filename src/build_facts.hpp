@@ -1,0 +1,25 @@
+// What this binary is: for --version and the document's "tool".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mla_bench {
+
+struct BuildFacts {
+  std::string_view version;
+  std::string_view commit;  // 40 hex digits; empty where unknown
+  bool dirty;               // built from files that differ from the commit
+  std::string_view compiler;
+  std::string_view cuda_compiler;  // empty in a build without CUDA
+  std::string_view flags;
+  std::string_view cuda_architectures;
+  std::string_view build_type;
+};
+
+BuildFacts build_facts();
+
+// The lines of --version.
+std::string version_text();
+
+}  // namespace mla_bench

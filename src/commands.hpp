@@ -1,0 +1,13 @@
+// The commands, each from its options to an exit code. Results go to stdout, the rest to stderr.
+#pragma once
+
+#include <span>
+
+#include "options.hpp"
+
+namespace mla_bench {
+
+int run_command(const RunOptions& options, std::span<const char* const> argv);
+int list_command(const ListOptions& options);
+
+}  // namespace mla_bench

@@ -1,0 +1,125 @@
+#include "document.hpp"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include "build_facts.hpp"
+#include "errors.hpp"
+#include "json.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+constexpr std::string_view kSchema = "mla-bench/1";
+constexpr std::size_t kShortCommit = 10;
+
+Json tool_json() {
+  const BuildFacts facts = build_facts();
+  return {{"name", "mla-bench"},           {"version", facts.version},
+          {"commit", facts.commit},        {"dirty", facts.dirty},
+          {"compiler", facts.compiler},    {"cuda_compiler", facts.cuda_compiler},
+          {"flags", facts.flags},          {"cuda_architectures", facts.cuda_architectures},
+          {"build_type", facts.build_type}};
+}
+
+// The machine without its name: documents are published.
+Json host_json(const std::vector<Device>& devices) {
+  utsname system = {};
+  uname(&system);
+  Json json{{"system", system.sysname}, {"kernel", system.release}, {"machine", system.machine}};
+  for (const Device& device : devices) {
+    if (device.backend == Backend::kCpu) {
+      json["cpu"] = device.name;
+      json["threads"] = device.threads;
+      json["memory_bytes"] = device.memory;
+    }
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string to_text(const Document& document) {
+  Json json{
+      {"schema", kSchema},
+      {"tool", tool_json()},
+      {"argv", document.argv},
+      {"started_at", document.started_at},
+      {"finished_at", document.finished_at.empty() ? Json(nullptr) : Json(document.finished_at)},
+      {"ended_by_signal", document.ended_by_signal},
+      {"host", host_json(document.devices)},
+      {"devices", Json::array()},
+      {"cells", Json::array()}};
+  for (const Device& device : document.devices) {
+    json["devices"].push_back(to_json(device));
+  }
+  for (const Result& result : document.cells) {
+    json["cells"].push_back(to_json(result));
+  }
+  // argv may hold bytes that are not UTF-8; they are replaced, not fatal.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void write_whole_file(const std::string& path, const std::string& text) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  // A link stays, and what it names is replaced.
+  const fs::path target =
+      fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : fs::path(path);
+  if (target.has_parent_path()) {
+    fs::create_directories(target.parent_path(), error);
+    if (error) {
+      throw UsageError("cannot create the folder of '" + printable(path) + "': " + error.message());
+    }
+  }
+  if (fs::is_directory(target, error)) {
+    throw UsageError("cannot write '" + printable(path) + "': it is a folder");
+  }
+  if (fs::exists(target, error) && !fs::is_regular_file(target, error)) {
+    throw UsageError("cannot write '" + printable(path) +
+                     "': it is no regular file; --json - writes to stdout");
+  }
+  const std::string temporary = target.string() + ".tmp" + std::to_string(getpid());
+  errno = 0;
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) {
+    const std::string why = errno != 0 ? strerror(errno) : "the write failed";
+    fs::remove(temporary, error);
+    throw UsageError("cannot write '" + printable(path) + "': " + why);
+  }
+  fs::rename(temporary, target, error);
+  if (error) {
+    const std::string why = error.message();
+    fs::remove(temporary, error);
+    throw UsageError("cannot write '" + printable(path) + "': " + why);
+  }
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[] = "0000-00-00T00:00:00Z";
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string default_document_path(const std::string& started_at) {
+  std::string time = started_at.substr(0, started_at.size() - 1);
+  std::erase(time, ':');
+  const std::string_view commit = build_facts().commit;
+  return "results/local/" + time + "-" +
+         (commit.empty() ? "unknown" : std::string(commit.substr(0, kShortCommit))) + ".json";
+}
+
+}  // namespace mla_bench

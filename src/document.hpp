@@ -1,0 +1,34 @@
+// The document of a run, "mla-bench/1": everything needed to judge it and to repeat it.
+// results/schema.json is its JSON Schema.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "executor.hpp"
+#include "result.hpp"
+
+namespace mla_bench {
+
+struct Document {
+  std::vector<std::string> argv;
+  std::string started_at;   // ISO 8601, UTC
+  std::string finished_at;  // empty while the run lasts
+  int ended_by_signal = 0;  // 0: it was not
+  std::vector<Device> devices;
+  std::vector<Result> cells;
+};
+
+std::string to_text(const Document& document);
+
+// Replaces `path` by `text` in one step: temporary file in the same folder, then rename. Creates
+// the folder where it is missing. Throws UsageError that names the file.
+void write_whole_file(const std::string& path, const std::string& text);
+
+// Now, as ISO 8601 in UTC: "2026-11-29T16:03:00Z".
+std::string utc_now();
+
+// Where a run without --json puts its document: results/local/<date>T<time>-<commit>.json.
+std::string default_document_path(const std::string& started_at);
+
+}  // namespace mla_bench

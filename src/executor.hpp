@@ -1,0 +1,109 @@
+// A device as the tool uses it: memory, copies, launches and timed replays. Two implementations,
+// the CPU's and CUDA's; a build without CUDA has a stand-in for the latter that finds no device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "check.hpp"
+#include "mla_bench/variant.hpp"
+
+namespace mla_bench {
+
+// Owned memory of a device, freed with it. Null when empty.
+using Memory = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
+
+// One timed pass over `launches` consecutive launches.
+struct Replay {
+  std::int64_t launches = 0;
+  double ns = 0;  // of the whole pass, fixed costs included
+  // SM clock over the pass and the launches around it; 0 on a CPU.
+  double clock_mhz = 0;
+};
+
+// Most nodes in one CUDA graph: each costs time to build and memory on host and device to keep.
+inline constexpr std::int64_t kMaxGraphNodes = 1 << 16;
+
+// Times passes over a ring of launches (one per operand set; one set is hot, many are cold). Must
+// not outlive its executor, nor the variants that its launches come from.
+class Timer {
+ public:
+  virtual ~Timer() = default;
+
+  // One pass over `launches` launches, taken round the ring from its start, after enough untimed
+  // ones to be in steady state: at least once round the ring, ending at its end. CUDA: a graph with
+  // the events as nodes, built untimed at the first pass of that length and kept, its node count
+  // verified. A later pass of that length runs the graph and nothing else, so that outputs poisoned
+  // in between show whether the graph does the work. Throws CudaError, std::runtime_error where the
+  // graph does not hold what was launched or would pass kMaxGraphNodes, std::invalid_argument for
+  // no launches.
+  virtual Replay replay(std::int64_t launches) = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // With `free_memory` as it was when the executor was made.
+  virtual const Device& device() const = 0;
+
+  // 256-byte aligned, contents undefined, null for no bytes. Throws OutOfMemoryError that names the
+  // bytes asked for and those that are free.
+  virtual Memory allocate(std::int64_t bytes) = 0;
+  virtual void fill(std::byte* target, std::byte value, std::int64_t bytes) = 0;
+  virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual void download(std::span<std::byte> to, const std::byte* from) = 0;
+
+  // Launches once and waits. Throws what the launch throws, and CudaError for what it caused.
+  // Usable afterwards unless the CUDA context is lost (an illegal address), when every later call
+  // throws.
+  virtual void run(const Launch& launch) = 0;
+
+  // Throws std::invalid_argument for an empty ring.
+  virtual std::unique_ptr<Timer> make_timer(std::vector<Launch> ring) = 0;
+
+  // The kernels that a launch puts on its stream, a library's too, in order. None on a CPU.
+  virtual std::vector<KernelFacts> kernels_of(const Launch& launch) = 0;
+
+  // Floors under any launch: nothing at all in the same launch shapes (on a CPU, an empty parallel
+  // region), and every input read and every output written once without computing.
+  virtual Launch empty_launch(const std::vector<KernelFacts>& kernels) = 0;
+  virtual Launch touch_launch(const Problem& problem, StoredType type,
+                              const Operands& operands) = 0;
+
+  // Compares every element of `kv` (device memory) with an fp64 product made on the device from
+  // `operands` by an independent plain path, whose rows `sample.rows` are themselves held against
+  // `sample`, from the CPU. Returns nothing where the device has no such path (a CPU).
+  virtual std::optional<Check> check_on_device(const Operands& operands, const Reference& sample,
+                                               const CheckContext& context) = 0;
+};
+
+// What is here. Never throws for a missing driver: says why in `no_cuda`.
+struct DeviceList {
+  std::vector<Device> devices;  // CUDA devices by ordinal, then the CPU
+  std::string no_cuda;          // why there is no CUDA device; empty when there is one
+};
+
+// Quick: makes no CUDA context, and leaves the free memory of CUDA devices to their executors.
+DeviceList find_devices();
+
+// Makes the device current for this thread and returns its executor.
+std::unique_ptr<Executor> make_executor(const Device& device);
+
+// The CPU half. `root` is where /proc and /sys are looked for. Makes `device.threads` the number of
+// OpenMP threads of this thread's parallel regions.
+Device find_cpu_device(const std::filesystem::path& root = "/");
+std::unique_ptr<Executor> make_cpu_executor(const Device& device);
+
+// The CUDA half, in executor_cuda.cpp, or executor_no_cuda.cpp for a build without CUDA.
+DeviceList find_cuda_devices();
+std::unique_ptr<Executor> make_cuda_executor(const Device& device);
+
+}  // namespace mla_bench

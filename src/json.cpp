@@ -1,0 +1,379 @@
+#include "json.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "errors.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+// A document nests 6 deep; a stranger's file may not nest deeper than this.
+constexpr int kDeepest = 64;
+
+// NaN and infinities have no JSON number: null stands for them.
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+const Json& member(const Json& json, const char* key) {
+  const auto found = json.is_object() ? json.find(key) : json.end();
+  if (!json.is_object() || found == json.end()) {
+    throw UsageError("key '" + std::string(key) + "' is missing");
+  }
+  return *found;
+}
+
+template <typename Value>
+Value get(const Json& json, const char* key) {
+  const Json& value = member(json, key);
+  try {
+    if constexpr (std::is_same_v<Value, bool>) {
+      return value.get<bool>();
+    } else if constexpr (std::is_integral_v<Value>) {
+      if (!value.is_number_integer()) {
+        throw UsageError("key '" + std::string(key) + "' is not a whole number");
+      }
+      const bool fits = value.is_number_unsigned()
+                            ? std::in_range<Value>(value.get<std::uint64_t>())
+                            : std::in_range<Value>(value.get<std::int64_t>());
+      if (!fits) {
+        throw UsageError("key '" + std::string(key) + "' is out of range");
+      }
+      return value.get<Value>();
+    } else if constexpr (std::is_floating_point_v<Value>) {
+      if (!value.is_number()) {
+        throw UsageError("key '" + std::string(key) + "' is not a finite number");
+      }
+      return value.get<Value>();
+    } else {
+      return value.get<Value>();
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw UsageError("key '" + std::string(key) + "' has the wrong type");
+  }
+}
+
+// An optional key: absent or null.
+template <typename Value>
+std::optional<Value> get_optional(const Json& json, const char* key) {
+  if (!json.is_object() || !json.contains(key) || json.at(key).is_null()) {
+    return std::nullopt;
+  }
+  return get<Value>(json, key);
+}
+
+// The value whose name stands under `key`.
+template <typename Value>
+Value get_named(const Json& json, const char* key, std::span<const Value> valid) {
+  const auto name = get<std::string>(json, key);
+  for (const Value value : valid) {
+    if (name_of(value) == name) {
+      return value;
+    }
+  }
+  throw UsageError("key '" + std::string(key) + "' has the unknown value '" + printable(name) +
+                   "'");
+}
+
+constexpr std::array kBackends{Backend::kCuda, Backend::kCpu};
+constexpr std::array kL2States{L2State::kHot, L2State::kCold};
+constexpr std::array kStatuses{Status::kPassed, Status::kIncorrect, Status::kFailed,
+                               Status::kSkipped, Status::kUntrusted};
+constexpr std::array kDistributions{Distribution::kNormal, Distribution::kPositive,
+                                    Distribution::kExact};
+constexpr std::array kMethods{CheckMethod::kFull, CheckMethod::kDevice, CheckMethod::kProjection};
+
+Json to_json(const Extent3& extent) {
+  return Json::array({extent.x, extent.y, extent.z});
+}
+
+Extent3 extent_from_json(const Json& json, const char* key) {
+  const auto sizes = get<std::vector<std::int64_t>>(json, key);
+  if (sizes.size() != 3) {
+    throw UsageError("key '" + std::string(key) + "' has not three sizes");
+  }
+  return {.x = sizes[0], .y = sizes[1], .z = sizes[2]};
+}
+
+Problem problem_from_json(const Json& json) {
+  return {.batch = get<std::int64_t>(json, "batch"),
+          .seq = get<std::int64_t>(json, "seq"),
+          .model_dim = get<std::int64_t>(json, "model_dim"),
+          .rank = get<std::int64_t>(json, "rank"),
+          .kv_heads = get<std::int64_t>(json, "kv_heads"),
+          .head_dim = get<std::int64_t>(json, "head_dim")};
+}
+
+InputSource inputs_from_json(const Json& json) {
+  InputSource inputs;
+  inputs.file = get_optional<std::string>(json, "file");
+  if (!inputs.file) {
+    inputs.distribution = get_named<Distribution>(json, "distribution", kDistributions);
+    inputs.seed = get<std::uint64_t>(json, "seed");
+  }
+  return inputs;
+}
+
+Check check_from_json(const Json& json) {
+  Check check;
+  check.method = get_named<CheckMethod>(json, "method", kMethods);
+  check.passed = get<bool>(json, "passed");
+  check.reason = get<std::string>(json, "reason");
+  check.elements = get<std::int64_t>(json, "elements");
+  check.wrong_elements = get<std::int64_t>(json, "wrong_elements");
+  check.projected_rows = get<std::int64_t>(json, "projected_rows");
+  check.max_error_over_bound = get_optional<double>(json, "max_error_over_bound").value_or(NAN);
+  check.frobenius_error = get_optional<double>(json, "frobenius_error").value_or(NAN);
+  check.frobenius_error_limit = get_optional<double>(json, "frobenius_error_limit");
+  check.bit_exact = get<bool>(json, "bit_exact");
+  if (json.contains("worst") && !json.at("worst").is_null()) {
+    const Json& worst = json.at("worst");
+    check.worst = WorstElement{
+        .is_v = get<std::string>(worst, "tensor") == "v",
+        .batch = get<std::int64_t>(worst, "batch"),
+        .seq = get<std::int64_t>(worst, "seq"),
+        .head = get<std::int64_t>(worst, "head"),
+        .dim = get<std::int64_t>(worst, "dim"),
+        .actual = get_optional<double>(worst, "actual").value_or(NAN),
+        .expected = get_optional<double>(worst, "expected").value_or(NAN),
+        .bound = get_optional<double>(worst, "bound").value_or(NAN),
+    };
+  }
+  return check;
+}
+
+KernelFacts kernel_from_json(const Json& json) {
+  return {.name = get<std::string>(json, "name"),
+          .grid = extent_from_json(json, "grid"),
+          .block = extent_from_json(json, "block"),
+          .cluster = extent_from_json(json, "cluster"),
+          .shared_bytes = get<std::int64_t>(json, "shared_bytes"),
+          .registers = get<int>(json, "registers"),
+          .local_bytes = get<std::int64_t>(json, "local_bytes"),
+          .blocks_per_sm = get<int>(json, "blocks_per_sm")};
+}
+
+Json to_json(const Summary& summary) {
+  return {{"median_ns", summary.median_ns},
+          {"min_ns", summary.min_ns},
+          {"mad_ns", summary.mad_ns},
+          // One round says nothing of its own spread: no interval.
+          {"ci95_low_ns", finite(summary.ci95_low_ns)},
+          {"ci95_high_ns", finite(summary.ci95_high_ns)},
+          {"samples", summary.samples}};
+}
+
+}  // namespace
+
+Json to_json(const Problem& problem) {
+  return {{"batch", problem.batch},         {"seq", problem.seq},
+          {"model_dim", problem.model_dim}, {"rank", problem.rank},
+          {"kv_heads", problem.kv_heads},   {"head_dim", problem.head_dim}};
+}
+
+Json to_json(const InputSource& inputs) {
+  if (inputs.file) {
+    return {{"file", *inputs.file}};
+  }
+  return {{"distribution", name_of(inputs.distribution)}, {"seed", inputs.seed}};
+}
+
+Json to_json(const Cell& cell) {
+  return {{"id", cell.id()},
+          {"variant", cell.variant},
+          {"backend", name_of(cell.backend)},
+          {"ordinal", cell.ordinal},
+          {"device", cell.device},
+          {"threads", cell.threads},
+          {"precision", name_of(cell.precision)},
+          {"l2", name_of(cell.l2)},
+          {"problem", to_json(cell.problem)},
+          {"inputs", to_json(cell.inputs)}};
+}
+
+Json to_json(const Check& check) {
+  Json json{{"method", name_of(check.method)},
+            {"passed", check.passed},
+            {"reason", check.reason},
+            {"elements", check.elements},
+            {"wrong_elements", check.wrong_elements},
+            {"projected_rows", check.projected_rows},
+            {"max_error_over_bound", finite(check.max_error_over_bound)},
+            {"frobenius_error", finite(check.frobenius_error)},
+            {"bit_exact", check.bit_exact}};
+  if (check.frobenius_error_limit) {
+    json["frobenius_error_limit"] = *check.frobenius_error_limit;
+  }
+  if (check.worst) {
+    const WorstElement& worst = *check.worst;
+    json["worst"] = {{"tensor", worst.is_v ? "v" : "k"},
+                     {"batch", worst.batch},
+                     {"seq", worst.seq},
+                     {"head", worst.head},
+                     {"dim", worst.dim},
+                     {"actual", finite(worst.actual)},
+                     {"expected", finite(worst.expected)},
+                     {"bound", finite(worst.bound)}};
+  }
+  return json;
+}
+
+Json to_json(const KernelFacts& kernel) {
+  return {{"name", kernel.name},
+          {"grid", to_json(kernel.grid)},
+          {"block", to_json(kernel.block)},
+          {"cluster", to_json(kernel.cluster)},
+          {"shared_bytes", kernel.shared_bytes},
+          {"registers", kernel.registers},
+          {"local_bytes", kernel.local_bytes},
+          {"blocks_per_sm", kernel.blocks_per_sm}};
+}
+
+Json to_json(const Round& round) {
+  return {{"short_launches", round.short_launches},
+          {"long_launches", round.long_launches},
+          {"short_ns", round.short_ns},
+          {"long_ns", round.long_ns},
+          {"samples_ns", round.samples_ns}};
+}
+
+Json to_json(const Result& result) {
+  Json json = to_json(result.cell);
+  json["status"] = name_of(result.status);
+  json["reason"] = result.reason;
+  if (result.check) {
+    json["check"] = to_json(*result.check);
+  }
+  if (result.recheck) {
+    json["recheck"] = to_json(*result.recheck);
+  }
+  json["kernels"] = Json::array();
+  for (const KernelFacts& kernel : result.kernels) {
+    json["kernels"].push_back(to_json(kernel));
+  }
+  json["choice"] = result.choice;
+  json["rounds"] = Json::array();
+  for (const Round& round : result.rounds) {
+    json["rounds"].push_back(to_json(round));
+  }
+  if (result.summary) {
+    json["summary"] = to_json(*result.summary);
+  }
+  json["command"] = command_of(result.cell);
+  return json;
+}
+
+Json to_json(const Device& device) {
+  return {{"backend", name_of(device.backend)},
+          {"ordinal", device.ordinal},
+          {"name", device.name},
+          {"uuid", device.uuid},
+          {"sm", device.sm},
+          {"multiprocessors", device.multiprocessors},
+          {"clock_mhz", device.clock_mhz},
+          {"threads", device.threads},
+          {"shared_memory_per_block_bytes", device.shared_memory_per_block},
+          {"shared_memory_per_sm_bytes", device.shared_memory_per_sm},
+          {"last_level_cache_bytes", device.last_level_cache},
+          {"memory_bytes", device.memory},
+          {"free_memory_bytes", device.free_memory}};
+}
+
+Cell cell_from_json(const Json& json) {
+  return {.variant = get<std::string>(json, "variant"),
+          .backend = get_named<Backend>(json, "backend", kBackends),
+          .ordinal = get<int>(json, "ordinal"),
+          .device = get<std::string>(json, "device"),
+          .threads = get<int>(json, "threads"),
+          .precision = get_named<Precision>(json, "precision", kPrecisions),
+          .l2 = get_named<L2State>(json, "l2", kL2States),
+          .problem = problem_from_json(member(json, "problem")),
+          .inputs = inputs_from_json(member(json, "inputs"))};
+}
+
+Round round_from_json(const Json& json) {
+  return {.short_launches = get<std::int64_t>(json, "short_launches"),
+          .long_launches = get<std::int64_t>(json, "long_launches"),
+          .short_ns = get<std::vector<double>>(json, "short_ns"),
+          .long_ns = get<std::vector<double>>(json, "long_ns"),
+          .samples_ns = get<std::vector<double>>(json, "samples_ns")};
+}
+
+Result result_from_json(const Json& json) {
+  Result result;
+  result.cell = cell_from_json(json);
+  result.status = get_named<Status>(json, "status", kStatuses);
+  result.reason = get<std::string>(json, "reason");
+  if (json.contains("check")) {
+    result.check = check_from_json(json.at("check"));
+  }
+  if (json.contains("recheck")) {
+    result.recheck = check_from_json(json.at("recheck"));
+  }
+  for (const Json& kernel : member(json, "kernels")) {
+    result.kernels.push_back(kernel_from_json(kernel));
+  }
+  result.choice = get<std::string>(json, "choice");
+  for (const Json& round : member(json, "rounds")) {
+    result.rounds.push_back(round_from_json(round));
+  }
+  const bool has_samples =
+      std::any_of(result.rounds.begin(), result.rounds.end(),
+                  [](const Round& round) { return !round.samples_ns.empty(); });
+  if (json.contains("summary") && has_samples) {
+    result.summary = summarize(result.rounds);  // derived, so never trusted from a file
+  }
+  return result;
+}
+
+Device device_from_json(const Json& json) {
+  return {.backend = get_named<Backend>(json, "backend", kBackends),
+          .ordinal = get<int>(json, "ordinal"),
+          .name = get<std::string>(json, "name"),
+          .uuid = get<std::string>(json, "uuid"),
+          .sm = get<int>(json, "sm"),
+          .multiprocessors = get<int>(json, "multiprocessors"),
+          .clock_mhz = get<int>(json, "clock_mhz"),
+          .threads = get<int>(json, "threads"),
+          .shared_memory_per_block = get<std::int64_t>(json, "shared_memory_per_block_bytes"),
+          .shared_memory_per_sm = get<std::int64_t>(json, "shared_memory_per_sm_bytes"),
+          .last_level_cache = get<std::int64_t>(json, "last_level_cache_bytes"),
+          .memory = get<std::int64_t>(json, "memory_bytes"),
+          .free_memory = get<std::int64_t>(json, "free_memory_bytes")};
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    Json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
+Json parse_json(std::string_view text, std::string_view origin) {
+  bool too_deep = false;
+  const auto limit_depth = [&too_deep](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kDeepest;
+    return !too_deep;
+  };
+  try {
+    Json json = Json::parse(text, limit_depth);
+    if (too_deep) {
+      throw UsageError(std::string(origin) + " is nested deeper than a document of mla-bench");
+    }
+    return json;
+  } catch (const nlohmann::json::parse_error& error) {
+    throw UsageError(std::string(origin) + " is not JSON: error at byte " +
+                     std::to_string(error.byte));
+  } catch (const nlohmann::json::exception&) {
+    throw UsageError(std::string(origin) + " holds a number beyond the range of double");
+  }
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,38 @@
+// Values to JSON and back, one spelling for documents and for the messages between processes. Keys
+// carry their units, numbers are numbers, and nothing is non-finite.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "executor.hpp"
+#include "options.hpp"
+#include "result.hpp"
+
+namespace mla_bench {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const Problem& problem);
+Json to_json(const InputSource& inputs);
+Json to_json(const Cell& cell);
+Json to_json(const Check& check);
+Json to_json(const KernelFacts& kernel);
+Json to_json(const Round& round);
+Json to_json(const Result& result);
+Json to_json(const Device& device);
+
+// Each throws UsageError that names the key where one is missing, of the wrong type or not finite.
+Cell cell_from_json(const Json& json);
+Round round_from_json(const Json& json);
+Result result_from_json(const Json& json);
+Device device_from_json(const Json& json);
+
+// Whether JSON can hold these bytes.
+bool is_utf8(const std::string& text);
+
+// Parses text from a file or another process: nesting is limited, since copying or printing a
+// deeply nested value overflows the stack. Throws UsageError that names `origin` and the place.
+Json parse_json(std::string_view text, std::string_view origin);
+
+}  // namespace mla_bench

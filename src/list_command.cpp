@@ -1,0 +1,72 @@
+// mla-bench list: what is here, and what can run on it.
+#include "commands.hpp"
+#include "console.hpp"
+#include "errors.hpp"
+#include "plan.hpp"
+#include "text.hpp"
+#include "worker_process.hpp"
+
+namespace mla_bench {
+namespace {
+
+std::string describe(const Device& device) {
+  std::string text = device.backend == Backend::kCuda ? "cuda:" + std::to_string(device.ordinal)
+                                                      : std::string("cpu");
+  text += "  " + printable(device.name) + ", ";
+  if (device.backend == Backend::kCuda) {
+    text += "sm_" + std::to_string(device.sm) + ", " + std::to_string(device.multiprocessors) +
+            " SMs, " + human_bytes(static_cast<double>(device.last_level_cache)) + " L2, " +
+            human_bytes(static_cast<double>(device.memory));
+  } else {
+    text += std::to_string(device.threads) + " threads, " +
+            human_bytes(static_cast<double>(device.memory));
+  }
+  return text + "\n";
+}
+
+// The precisions in which the variant runs the headline problem there, and why not the others.
+std::string describe(const Listed& listed, const Device& device) {
+  std::vector<std::string> can;
+  std::string cannot;
+  if (listed.variant == nullptr) {
+    return "      cannot run: " + std::string(listed.missing) + "\n";
+  }
+  for (const Precision precision : kPrecisions) {
+    if (const auto why = listed.variant->why_not(Problem{}, precision, device)) {
+      cannot += "      not " + std::string(name_of(precision)) + ": " + *why + "\n";
+    } else {
+      can.emplace_back(name_of(precision));
+    }
+  }
+  return (can.empty() ? "" : "      runs " + join(can, ", ") + "\n") + cannot;
+}
+
+}  // namespace
+
+int list_command(const ListOptions& options) {
+  constexpr double kTimeout_s = 60;
+  WorkerProcess worker(kTimeout_s);
+  const DeviceList devices = worker.devices();
+  std::string text = "Devices\n";
+  for (const Device& device : devices.devices) {
+    text += "  " + describe(device);
+  }
+  if (!devices.no_cuda.empty()) {
+    text += "  no GPU: " + devices.no_cuda + "\n";
+  }
+  std::vector<std::string> warnings;
+  for (const Device& device : choose_devices(options.devices, devices, warnings)) {
+    text += "\nVariants on " + printable(device.name) + "\n";
+    for (const Listed& listed : registry()) {
+      if (listed.backend == device.backend) {
+        text += "  " + std::string(listed.name) +
+                (listed.variant ? "  " + std::string(listed.variant->summary) : "") + "\n" +
+                describe(listed, device);
+      }
+    }
+  }
+  print_result(text);
+  return static_cast<int>(ExitCode::kFine);
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,38 @@
+// From a timer to the samples of one round. Google Benchmark runs the passes; how many and how long
+// is our plan's, so its own calibration, flags and environment cannot change a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "executor.hpp"
+#include "result.hpp"
+
+namespace mla_bench {
+
+// How a cell is sampled: each sample is a pair of passes, of short and of long length.
+struct TimingPlan {
+  std::int64_t short_launches = 0;  // 0: no short pass, the fixed cost of a pass is negligible
+  std::int64_t long_launches = 1;
+  int replays = 1;  // samples of a round
+};
+
+// Operand sets that a run rotates: one for hot; for cold as many as hold five times the cache, so
+// that each set has left it when its turn comes again.
+std::int64_t ring_size(L2State l2, std::int64_t operand_bytes, std::int64_t cache_bytes);
+
+// The plan for launches of about `launch_ns`: both lengths multiples of the ring (a pass then
+// visits each set equally often), the long pass long enough that the timer's tick is below 0.1 % of
+// the difference.
+TimingPlan plan_timing(double launch_ns, std::int64_t ring);
+
+// A first estimate of a launch, from passes of growing length.
+double estimate_launch_ns(Timer& timer, std::int64_t ring);
+
+// Replays until three successive times agree within 0.5 % or `seconds` have passed.
+void warm_up(Timer& timer, const TimingPlan& plan, double seconds);
+
+// One round, every sample kept. Throws what the timer throws.
+Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& name);
+
+}  // namespace mla_bench

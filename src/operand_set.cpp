@@ -1,0 +1,95 @@
+#include "operand_set.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace mla_bench {
+namespace {
+
+// Wide enough for a vector store that runs over, and a multiple of every alignment that kernels
+// use.
+constexpr std::int64_t kGuardBytes = 4096;
+constexpr std::byte kGuardPattern{0xA5};
+// What an allocation may be rounded up to.
+constexpr std::int64_t kAllocationUnit = 512;
+
+Memory room_for(Executor& executor, const std::vector<std::byte>& data) {
+  return executor.allocate(static_cast<std::int64_t>(data.size()));
+}
+
+}  // namespace
+
+OperandSet::OperandSet(Executor& executor, const Inputs& inputs)
+    : executor_(&executor),
+      kv_bytes_(inputs.problem.kv_count() * size_of(inputs.type)),
+      hidden_(room_for(executor, inputs.hidden)),
+      w_down_(room_for(executor, inputs.w_down)),
+      w_up_k_(room_for(executor, inputs.w_up_k)),
+      w_up_v_(room_for(executor, inputs.w_up_v)),
+      guarded_kv_(executor.allocate(kv_bytes_ + 2 * kGuardBytes)) {
+  reset(inputs);
+}
+
+Operands OperandSet::operands() const {
+  return {.hidden = hidden_.get(),
+          .w_down = w_down_.get(),
+          .w_up_k = w_up_k_.get(),
+          .w_up_v = w_up_v_.get(),
+          .kv = guarded_kv_.get() + kGuardBytes};
+}
+
+void OperandSet::reset(const Inputs& inputs) {
+  executor_->upload(hidden_.get(), inputs.hidden);
+  executor_->upload(w_down_.get(), inputs.w_down);
+  executor_->upload(w_up_k_.get(), inputs.w_up_k);
+  executor_->upload(w_up_v_.get(), inputs.w_up_v);
+  executor_->fill(guarded_kv_.get(), kGuardPattern, kv_bytes_ + 2 * kGuardBytes);
+  executor_->fill(guarded_kv_.get() + kGuardBytes, kPoison, kv_bytes_);
+}
+
+std::vector<std::byte> OperandSet::download_kv() const {
+  std::vector<std::byte> kv(static_cast<std::size_t>(kv_bytes_));
+  executor_->download(kv, guarded_kv_.get() + kGuardBytes);
+  return kv;
+}
+
+std::string OperandSet::trespass(const Inputs& inputs) const {
+  std::array<std::byte, kGuardBytes> guard;
+  for (const auto& [offset, place] :
+       {std::pair<std::int64_t, std::string>{0, "before"}, {kGuardBytes + kv_bytes_, "after"}}) {
+    executor_->download(guard, guarded_kv_.get() + offset);
+    const bool intact =
+        std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kGuardPattern; });
+    if (!intact) {
+      return "it wrote outside kv, into the guard band " + place + " it";
+    }
+  }
+  const std::array<std::pair<const Memory*, const std::vector<std::byte>*>, 4> tensors{
+      {{&hidden_, &inputs.hidden},
+       {&w_down_, &inputs.w_down},
+       {&w_up_k_, &inputs.w_up_k},
+       {&w_up_v_, &inputs.w_up_v}}};
+  static constexpr std::array kNames{"hidden", "w_down", "w_up_k", "w_up_v"};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::vector<std::byte> now(tensors[i].second->size());
+    executor_->download(now, tensors[i].first->get());
+    if (now != *tensors[i].second) {
+      return std::string("it changed its input ") + kNames[i];
+    }
+  }
+  return "";
+}
+
+std::int64_t OperandSet::operand_bytes(const Problem& problem, StoredType type) {
+  return (problem.hidden_count() + problem.down_count() + 2 * problem.up_count() +
+          problem.kv_count()) *
+         size_of(type);
+}
+
+std::int64_t OperandSet::allocated_bytes(const Problem& problem, StoredType type) {
+  constexpr std::int64_t kTensors = 5;
+  return operand_bytes(problem, type) + 2 * kGuardBytes + kTensors * kAllocationUnit;
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,46 @@
+// One set of the operator's tensors in a device's memory, with guard bands around the output.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "executor.hpp"
+#include "inputs.hpp"
+
+namespace mla_bench {
+
+class OperandSet {
+ public:
+  // Allocates and uploads. The executor must outlive the set. Throws OutOfMemoryError.
+  OperandSet(Executor& executor, const Inputs& inputs);
+
+  Operands operands() const;
+
+  // As it was when it was made: inputs and guard bands whole, whatever a launch did to them, and
+  // kv poisoned, so that what a kernel leaves out is seen.
+  void reset(const Inputs& inputs);
+
+  std::vector<std::byte> download_kv() const;
+
+  // In words what a launch did beside its output: an input changed, a guard band overwritten. Empty
+  // where nothing was.
+  std::string trespass(const Inputs& inputs) const;
+
+  // Bytes that a launch reads and writes of one set.
+  static std::int64_t operand_bytes(const Problem& problem, StoredType type);
+  // Bytes that one set allocates: the operands, the guard bands and the allocator's rounding.
+  static std::int64_t allocated_bytes(const Problem& problem, StoredType type);
+
+ private:
+  Executor* executor_;
+  std::int64_t kv_bytes_;
+  Memory hidden_;
+  Memory w_down_;
+  Memory w_up_k_;
+  Memory w_up_v_;
+  Memory guarded_kv_;  // guard, kv, guard
+};
+
+}  // namespace mla_bench

@@ -1,0 +1,387 @@
+#include "options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cxxopts.hpp>
+
+#include "build_facts.hpp"
+#include "errors.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+// cxxopts splits the line into options and their texts. What the texts mean is decided here: its
+// own number parsing takes prefixes ("1e-3x"), and its lists split file names at commas.
+using Parsed = cxxopts::ParseResult;
+
+// cxxopts takes a following option as the value of one that needs a value.
+void refuse_option_as_value(const std::string& option, const std::string& text) {
+  if (text.starts_with("--")) {
+    throw UsageError("--" + option + " needs a value, not the option '" + printable(text) + "'");
+  }
+}
+
+std::vector<std::string> list_of(const Parsed& parsed, const std::string& option) {
+  if (parsed.count(option) == 0) {
+    return {};
+  }
+  const std::string text = parsed[option].as<std::string>();
+  refuse_option_as_value(option, text);
+  const std::vector<std::string> items = split(text, ',');
+  if (std::find(items.begin(), items.end(), "") != items.end()) {
+    throw UsageError("--" + option + " has an empty item: give values separated by single commas");
+  }
+  return items;
+}
+
+std::vector<std::int64_t> sizes_of(const Parsed& parsed, const std::string& option) {
+  std::vector<std::int64_t> sizes;
+  for (const std::string& item : list_of(parsed, option)) {
+    const std::optional<std::int64_t> size = parse_integer(item);
+    if (!size || *size < 1) {
+      throw UsageError("--" + option + " takes whole numbers from 1 to 2^63 - 1, not '" +
+                       printable(item) + "'");
+    }
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+// The values whose names are listed, in the user's order.
+template <typename Value>
+std::vector<Value> values_of(const Parsed& parsed, const std::string& option,
+                             std::span<const Value> valid) {
+  std::vector<std::string> names;
+  for (const Value value : valid) {
+    names.emplace_back(name_of(value));
+  }
+  std::vector<Value> values;
+  for (const std::string& item : list_of(parsed, option)) {
+    const auto found = std::find(names.begin(), names.end(), item);
+    if (found == names.end()) {
+      throw UsageError("--" + option + ": " + unknown_name(option, item, names));
+    }
+    values.push_back(valid[static_cast<std::size_t>(found - names.begin())]);
+  }
+  return values;
+}
+
+std::optional<std::string> text_of(const Parsed& parsed, const std::string& option) {
+  if (parsed.count(option) == 0) {
+    return std::nullopt;
+  }
+  const std::string text = parsed[option].as<std::string>();
+  refuse_option_as_value(option, text);
+  if (text.empty()) {
+    throw UsageError("--" + option + " needs a value");
+  }
+  return text;
+}
+
+double seconds_of(const Parsed& parsed, const std::string& option, double fallback, double least) {
+  const std::optional<std::string> text = text_of(parsed, option);
+  if (!text) {
+    return fallback;
+  }
+  const std::optional<double> seconds = parse_real(*text);
+  if (!seconds || *seconds < least || *seconds > 1e6) {
+    throw UsageError("--" + option + " takes seconds from " +
+                     fixed(least, least > 0 && least < 1 ? 1 : 0) + " to 1000000, not '" +
+                     printable(*text) + "'");
+  }
+  return *seconds;
+}
+
+std::optional<int> count_of(const Parsed& parsed, const std::string& option, int least, int most) {
+  const std::optional<std::string> text = text_of(parsed, option);
+  if (!text) {
+    return std::nullopt;
+  }
+  const std::optional<std::int64_t> count = parse_integer(*text);
+  if (!count || *count < least || *count > most) {
+    throw UsageError("--" + option + " takes a whole number from " + std::to_string(least) +
+                     " to " + std::to_string(most) + ", not '" + printable(*text) + "'");
+  }
+  return static_cast<int>(*count);
+}
+
+std::vector<DeviceRequest> devices_of(const Parsed& parsed) {
+  using Kind = DeviceRequest::Kind;
+  std::vector<DeviceRequest> devices;
+  for (const std::string& item : list_of(parsed, "device")) {
+    const std::int64_t ordinal =
+        item.starts_with("cuda:") ? parse_integer(item.substr(5)).value_or(-1) : -1;
+    if (item == "auto") {
+      devices.push_back({.kind = Kind::kAuto});
+    } else if (item == "cpu") {
+      devices.push_back({.kind = Kind::kCpu});
+    } else if (item == "cuda:all") {
+      devices.push_back({.kind = Kind::kCudaAll});
+    } else if (ordinal >= 0 && ordinal <= 1023) {
+      devices.push_back({.kind = Kind::kCuda, .ordinal = static_cast<int>(ordinal)});
+    } else {
+      throw UsageError("--device takes auto, cpu, cuda:all or cuda:N, or a list of them, not '" +
+                       printable(item) + "'");
+    }
+  }
+  return devices.empty() ? std::vector{DeviceRequest{}} : devices;
+}
+
+InputSource inputs_of(const Parsed& parsed) {
+  static constexpr std::array kDistributions{Distribution::kNormal, Distribution::kPositive,
+                                             Distribution::kExact};
+  InputSource source{
+      .distribution = Distribution::kNormal, .seed = 0, .file = text_of(parsed, "input")};
+  const std::vector<Distribution> chosen =
+      values_of<Distribution>(parsed, "inputs", kDistributions);
+  if (source.file && (!chosen.empty() || parsed.count("seed") > 0)) {
+    throw UsageError("--input reads every tensor from the file: leave out --inputs and --seed");
+  }
+  if (chosen.size() > 1) {
+    throw UsageError("--inputs takes one distribution, not a list");
+  }
+  if (!chosen.empty()) {
+    source.distribution = chosen.front();
+  }
+  if (const std::optional<std::string> seed = text_of(parsed, "seed")) {
+    const std::optional<std::uint64_t> value = parse_unsigned(*seed);
+    if (!value) {
+      throw UsageError("--seed takes a whole number from 0 to 2^64 - 1, not '" + printable(*seed) +
+                       "'");
+    }
+    source.seed = *value;
+  }
+  return source;
+}
+
+std::vector<L2State> l2_states_of(const Parsed& parsed) {
+  const std::string text = text_of(parsed, "l2").value_or("hot");
+  if (text == "both") {
+    return {L2State::kHot, L2State::kCold};
+  }
+  if (text != "hot" && text != "cold") {
+    throw UsageError("--l2 takes hot, cold or both, not '" + printable(text) + "'");
+  }
+  return {text == "hot" ? L2State::kHot : L2State::kCold};
+}
+
+cxxopts::Options run_grammar() {
+  const auto text = [] { return cxxopts::value<std::string>(); };
+  cxxopts::Options grammar(
+      "mla-bench [run]",
+      "Checks and times variants of the MLA key/value up-projection:\n"
+      "  latent = hidden @ w_down;  k, v = latent @ w_up_k, w_up_v;  kv = stack(k, v)\n"
+      "Lists (a,b,c) multiply: every combination is one cell of the run.\n");
+  // clang-format off: one option a line
+  grammar.add_options("What to run")("variant", "variants by name, or all (see mla-bench list)",
+                                     text(), "LIST")(
+      "precision", "fp32, tf32, bf16, fp16 (default: fp32, or the input file's)", text(), "LIST")(
+      "device", "auto, cpu, cuda:N, cuda:all (default: auto, the first GPU, else the CPU)", text(),
+      "LIST")("l2", "hot, cold or both: are operands in the last-level cache (default: hot)",
+              text(), "STATE")("threads", "OpenMP threads of CPU variants (default: all cores)",
+                               text(), "N");
+  grammar.add_options("Problem (default: the headline 4x96x256, rank 48, 4 heads of 32)")(
+      "batch", "sequences", text(), "LIST")("seq", "tokens of a sequence", text(), "LIST")(
+      "model-dim", "columns of hidden", text(), "LIST")("rank", "columns of the latent", text(),
+                                                        "LIST")(
+      "kv-heads", "heads of k and of v", text(), "LIST")("head-dim", "columns of a head", text(),
+                                                         "LIST");
+  grammar.add_options("Inputs")("inputs", "normal, positive or exact (default: normal)", text(),
+                                "KIND")("seed", "of generated inputs (default: 0)", text(), "N")(
+      "input", "safetensors file with hidden, w_down, w_up_k, w_up_v", text(), "FILE")(
+      "save", "write inputs and kv of the one cell as safetensors", text(), "FILE");
+  grammar.add_options("Measuring")("time-budget", "seconds for the whole run (default: 60)", text(),
+                                   "SECONDS")(
+      "precision-target", "stop a cell when its 95 % interval is this narrow (default: 0.005)",
+      text(), "FRACTION")("rounds", "exactly this many rounds of each cell", text(), "N")(
+      "warmup", "longest warm-up of each cell (default: 0.5)", text(), "SECONDS")(
+      "timeout", "give up a cell that does not answer for so long (default: 120)", text(),
+      "SECONDS")("force", "also run cells that are predicted to take too long");
+  grammar.add_options("Output")(
+      "json", "the document's file, - for stdout (default: results/local/)", text(), "FILE")(
+      "reference", "tell speed against this variant (default: the slowest)", text(), "VARIANT")(
+      "strict", "end with 4 where a time cannot be trusted")("quiet", "no table and no progress")(
+      "dry-run", "print the plan and end")("help", "this text")("version",
+                                                                "version, commit and compilers");
+  // clang-format on
+  return grammar;
+}
+
+RunOptions run_options(const Parsed& parsed) {
+  RunOptions options;
+  options.variants = list_of(parsed, "variant");
+  if (std::find(options.variants.begin(), options.variants.end(), "all") !=
+      options.variants.end()) {
+    if (options.variants.size() > 1) {
+      throw UsageError("--variant all is every variant: give no other name beside it");
+    }
+    options.variants.clear();
+  }
+  options.precisions = values_of<Precision>(parsed, "precision", kPrecisions);
+  options.devices = devices_of(parsed);
+  options.l2_states = l2_states_of(parsed);
+  options.batch = sizes_of(parsed, "batch");
+  options.seq = sizes_of(parsed, "seq");
+  options.model_dim = sizes_of(parsed, "model-dim");
+  options.rank = sizes_of(parsed, "rank");
+  options.kv_heads = sizes_of(parsed, "kv-heads");
+  options.head_dim = sizes_of(parsed, "head-dim");
+  options.inputs = inputs_of(parsed);
+  options.save = text_of(parsed, "save");
+  options.json = text_of(parsed, "json");
+  options.reference = text_of(parsed, "reference");
+  options.threads = count_of(parsed, "threads", 1, 4096);
+  options.measuring.rounds = count_of(parsed, "rounds", 1, 1000);
+  options.measuring.time_budget_s =
+      seconds_of(parsed, "time-budget", options.measuring.time_budget_s, 0.1);
+  options.measuring.warmup_s = seconds_of(parsed, "warmup", options.measuring.warmup_s, 0);
+  options.measuring.timeout_s = seconds_of(parsed, "timeout", options.measuring.timeout_s, 1);
+  if (const std::optional<std::string> target = text_of(parsed, "precision-target")) {
+    const std::optional<double> fraction = parse_real(*target);
+    if (!fraction || *fraction <= 0 || *fraction >= 1) {
+      throw UsageError(
+          "--precision-target takes a fraction between 0 and 1 (0.005 is 0.5 %), not '" +
+          printable(*target) + "'");
+    }
+    options.measuring.precision_target = *fraction;
+  }
+  options.force = parsed["force"].as<bool>();
+  options.strict = parsed["strict"].as<bool>();
+  options.quiet = parsed["quiet"].as<bool>();
+  options.dry_run = parsed["dry-run"].as<bool>();
+  return options;
+}
+
+cxxopts::Options list_grammar() {
+  cxxopts::Options grammar("mla-bench list",
+                           "Lists devices and variants, and why a variant cannot run here.\n");
+  // clang-format off: one option a line
+  grammar.add_options()("device", "auto, cpu, cuda:N, cuda:all (default: auto)",
+                        cxxopts::value<std::string>(), "LIST")("help", "this text");
+  // clang-format on
+  return grammar;
+}
+
+constexpr std::string_view kCommands =
+    "\nCommands:\n"
+    "  run    check and time variants (the default)\n"
+    "  list   devices, and variants with why each can or cannot run here\n"
+    "  mla-bench COMMAND --help tells more of each.\n"
+    "\nExit codes: 0 fine, 2 usage or file error, 3 a cell incorrect or failed, 4 untrusted with\n"
+    "--strict, 77 nothing could run here, 128+n ended by signal n.\n";
+
+// cxxopts takes --quiet=false for --quiet, and its error for --quiet=maybe names no option.
+void refuse_values_of_flags(const cxxopts::Options& grammar, std::span<const char* const> argv) {
+  for (const std::string& group : grammar.groups()) {
+    for (const auto& option : grammar.group_help(group).options) {
+      const std::string start = "--" + option.l.front() + "=";
+      const bool has_value = std::any_of(argv.begin(), argv.end(), [&](std::string_view argument) {
+        return argument.starts_with(start);
+      });
+      if (option.is_boolean && has_value) {
+        throw UsageError("option '--" + option.l.front() + "' takes no value");
+      }
+    }
+  }
+}
+
+// Reads with one grammar and refuses what it leaves over.
+Parsed parse(cxxopts::Options& grammar, std::span<const char* const> argv) {
+  refuse_values_of_flags(grammar, argv);
+  try {
+    const Parsed parsed = grammar.parse(static_cast<int>(argv.size()), argv.data());
+    if (!parsed.unmatched().empty()) {
+      throw UsageError("unexpected argument '" + printable(parsed.unmatched().front()) +
+                       "': options begin with --, commands are run and list");
+    }
+    return parsed;
+  } catch (const cxxopts::exceptions::no_such_option&) {
+    // Its message has typographic quotes and no hint; find the culprit again for a better one.
+    std::vector<std::string> valid;
+    std::vector<std::string> flags;
+    for (const std::string& group : grammar.groups()) {
+      for (const auto& option : grammar.group_help(group).options) {
+        valid.push_back("--" + option.l.front());
+        if (option.is_boolean) {
+          flags.push_back(valid.back());
+        }
+      }
+    }
+    const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    bool is_value = false;  // of the option before it
+    for (const std::string_view argument : argv.subspan(1)) {
+      const std::string name(argument.substr(0, argument.find('=')));
+      if (is_value || is_in(valid, name)) {
+        is_value = !is_value && !is_in(flags, name) && name.size() == argument.size();
+      } else if (name.starts_with("-")) {
+        const std::vector<std::string> near = nearest(name, valid);
+        throw UsageError(
+            "unknown option '" + printable(name) + "'" +
+            (near.empty() ? "; --help lists them" : "; did you mean " + join(near, " or ") + "?"));
+      }
+    }
+    throw UsageError("unknown option; --help lists them");
+  } catch (const cxxopts::exceptions::missing_argument&) {
+    throw UsageError("option '" + printable(argv.back()) + "' needs a value");
+  } catch (const cxxopts::exceptions::exception& error) {
+    throw UsageError(printable(error.what()) + "; --help lists the options");
+  }
+}
+
+}  // namespace
+
+std::string name_of(const DeviceRequest& request) {
+  switch (request.kind) {
+    case DeviceRequest::Kind::kAuto:
+      return "auto";
+    case DeviceRequest::Kind::kCpu:
+      return "cpu";
+    case DeviceRequest::Kind::kCudaAll:
+      return "cuda:all";
+    case DeviceRequest::Kind::kCuda:
+      return "cuda:" + std::to_string(request.ordinal);
+  }
+  return "?";
+}
+
+Options parse_options(std::span<const char* const> argv) {
+  // cxxopts has no commands: the first word that is no option names one.
+  const bool has_command = argv.size() > 1 && argv[1][0] != '-';
+  const std::string command = has_command ? argv[1] : "run";
+  const std::span<const char* const> arguments = has_command ? argv.subspan(1) : argv;
+
+  if (command == "worker") {
+    const std::optional<std::int64_t> channel =
+        arguments.size() == 2 ? parse_integer(arguments[1]) : std::nullopt;
+    if (!channel || *channel < 3 || *channel > 65535) {
+      throw UsageError("worker is for mla-bench itself: use run");
+    }
+    return WorkerOptions{.channel = static_cast<int>(*channel)};
+  }
+  if (command == "list") {
+    cxxopts::Options grammar = list_grammar();
+    const Parsed parsed = parse(grammar, arguments);
+    if (parsed.count("help") > 0) {
+      return HelpOptions{grammar.help()};
+    }
+    return ListOptions{.devices = devices_of(parsed)};
+  }
+  if (command == "run") {
+    cxxopts::Options grammar = run_grammar();
+    const Parsed parsed = parse(grammar, arguments);
+    if (parsed.count("help") > 0) {
+      return HelpOptions{grammar.help() + std::string(kCommands)};
+    }
+    if (parsed.count("version") > 0) {
+      return HelpOptions{version_text()};
+    }
+    return run_options(parsed);
+  }
+  const std::vector<std::string> commands{"run", "list"};
+  throw UsageError(unknown_name("command", command, commands));
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,79 @@
+// The command line as values. The only place that knows cxxopts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "inputs.hpp"
+#include "result.hpp"
+
+namespace mla_bench {
+
+// A device as the user names it: auto, cpu, cuda:all or cuda:N.
+struct DeviceRequest {
+  enum class Kind { kAuto, kCpu, kCudaAll, kCuda } kind = Kind::kAuto;
+  int ordinal = 0;  // of kCuda
+};
+
+// How long and how often a run measures.
+struct MeasuringOptions {
+  std::optional<int> rounds;        // fixed; otherwise as many as the precision target needs
+  double precision_target = 0.005;  // half width of the 95 % interval over the median
+  double time_budget_s = 60;        // for the whole run
+  double warmup_s = 0.5;            // at most, for each cell; ends early when times have settled
+  double timeout_s = 120;           // without an answer from the worker process
+};
+
+struct RunOptions {
+  std::vector<std::string> variants;  // empty: all
+  std::vector<Precision> precisions;  // empty: fp32, or the input file's
+  std::vector<DeviceRequest> devices;
+  std::vector<L2State> l2_states;
+  // The product of these lists is the shapes of the run. A size that the user left alone has no
+  // entry: the headline problem's, or the input file's.
+  std::vector<std::int64_t> batch;
+  std::vector<std::int64_t> seq;
+  std::vector<std::int64_t> model_dim;
+  std::vector<std::int64_t> rank;
+  std::vector<std::int64_t> kv_heads;
+  std::vector<std::int64_t> head_dim;
+  InputSource inputs;
+  std::optional<std::string> save;       // safetensors file for inputs and kv
+  std::optional<std::string> json;       // file, "-" for stdout; unset: results/local/
+  std::optional<std::string> reference;  // variant that the others' speed is told against
+  std::optional<int> threads;            // OpenMP threads of CPU cells
+  MeasuringOptions measuring;
+  bool quiet = false;
+  bool dry_run = false;
+  bool force = false;   // run cells that are predicted to take too long
+  bool strict = false;  // untrusted cells end with kInconclusive
+};
+
+struct ListOptions {
+  std::vector<DeviceRequest> devices;
+};
+
+// A text to print on stdout and end with kFine.
+struct HelpOptions {
+  std::string text;
+};
+
+// The process that runs cells for another one of this program; not for users.
+struct WorkerOptions {
+  int channel = -1;  // file descriptor
+};
+
+using Options = std::variant<RunOptions, ListOptions, HelpOptions, WorkerOptions>;
+
+// Reads a whole command line, program name first. Throws UsageError that names the option.
+Options parse_options(std::span<const char* const> argv);
+
+// "4" / "auto"...: for plans and messages.
+std::string name_of(const DeviceRequest& request);
+
+}  // namespace mla_bench

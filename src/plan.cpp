@@ -1,0 +1,323 @@
+#include "plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "errors.hpp"
+#include "measure.hpp"
+#include "operand_set.hpp"
+#include "reference.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+// Part of the peak that the slowest honest variant reaches: naive on an H200 and on CPUs alike
+// gives a few percent. A guess too low skips a cell that --force can run; too high hangs a run.
+constexpr double kPessimisticEfficiency = 0.02;
+// Launches that a cell costs at least: check, estimate, warm-up, one round of three samples,
+// recheck.
+constexpr double kFewestLaunches = 12;
+// FLOPs of one fp32 lane and cycle (a fused multiply-add), and lanes of one SM or core.
+constexpr double kFlopsPerLane = 2;
+constexpr double kLanesPerSm = 128;
+constexpr double kLanesPerCore = 16;  // two 8-wide units
+constexpr double kAssumedClockMhz = 1500;
+// Sets that a cold run allocates: the ring and, for the proof, as many again.
+constexpr std::int64_t kColdProofFactor = 2;
+
+struct SizeOption {
+  std::string_view name;
+  std::vector<std::int64_t> RunOptions::*list;
+  std::int64_t Problem::*field;
+};
+
+constexpr std::array kSizeOptions{
+    SizeOption{"batch", &RunOptions::batch, &Problem::batch},
+    SizeOption{"seq", &RunOptions::seq, &Problem::seq},
+    SizeOption{"model-dim", &RunOptions::model_dim, &Problem::model_dim},
+    SizeOption{"rank", &RunOptions::rank, &Problem::rank},
+    SizeOption{"kv-heads", &RunOptions::kv_heads, &Problem::kv_heads},
+    SizeOption{"head-dim", &RunOptions::head_dim, &Problem::head_dim},
+};
+
+// A tensor whose bytes, in fp64 as the reference holds them, pass 2^63 cannot be indexed.
+void refuse_overflow(const Problem& problem) {
+  struct Tensor {
+    std::string_view name;
+    std::array<std::int64_t, 5> sizes;
+  };
+  const Problem& p = problem;
+  for (const Tensor& tensor : {Tensor{"hidden", {p.batch, p.seq, p.model_dim, 1, 1}},
+                               Tensor{"w_down", {p.model_dim, p.rank, 1, 1, 1}},
+                               Tensor{"w_up", {p.rank, p.kv_heads, p.head_dim, 2, 1}},
+                               Tensor{"the latent", {p.batch, p.seq, p.rank, 1, 1}},
+                               Tensor{"kv", {2, p.batch, p.seq, p.kv_heads, p.head_dim}}}) {
+    std::int64_t bytes = sizeof(double);
+    for (const std::int64_t size : tensor.sizes) {
+      if (__builtin_mul_overflow(bytes, size, &bytes)) {
+        throw UsageError("the sizes are too large: " + std::string(tensor.name) +
+                         " would have more than 2^63 bytes; make --batch, --seq, --model-dim, "
+                         "--rank, --kv-heads or --head-dim smaller");
+      }
+    }
+  }
+  // Sums of the tensors' bytes, and of a cache's to them, are formed in 64 bits too.
+  if (sizeof(double) * p.compulsory_elements() > 0x1p61) {
+    throw UsageError(
+        "the sizes are too large: the tensors together would have more than 2^61 bytes");
+  }
+}
+
+std::vector<Problem> problems_of(const RunOptions& options, const std::optional<FileFacts>& file) {
+  if (file) {
+    for (const SizeOption& size : kSizeOptions) {
+      const bool splits_heads = size.name == "kv-heads" || size.name == "head-dim";
+      if (!splits_heads && !(options.*size.list).empty()) {
+        throw UsageError("--" + std::string(size.name) +
+                         " cannot be set with --input: the shape comes from the file");
+      }
+    }
+    refuse_overflow(file->problem);
+    return {file->problem};
+  }
+  std::vector<Problem> problems{Problem{}};
+  for (const SizeOption& size : kSizeOptions) {
+    const std::vector<std::int64_t>& list = options.*size.list;
+    if (list.empty()) {
+      continue;
+    }
+    std::vector<Problem> grown;
+    for (const Problem& problem : problems) {
+      for (const std::int64_t value : list) {
+        Problem next = problem;
+        next.*size.field = value;
+        grown.push_back(next);
+      }
+    }
+    problems = std::move(grown);
+  }
+  std::for_each(problems.begin(), problems.end(), refuse_overflow);
+  return problems;
+}
+
+std::vector<std::string> names_of(std::span<const Listed> registry) {
+  std::vector<std::string> names;
+  for (const Listed& listed : registry) {
+    if (std::find(names.begin(), names.end(), listed.name) == names.end()) {
+      names.emplace_back(listed.name);
+    }
+  }
+  return names;
+}
+
+// The list's entries that the user named (all of them unless any), in the list's order.
+std::vector<Listed> choose_variants(const RunOptions& options, std::span<const Device> devices,
+                                    std::span<const Listed> registry) {
+  const std::vector<std::string> valid = names_of(registry);
+  for (const std::vector<std::string>& named :
+       {options.variants,
+        options.reference ? std::vector{*options.reference} : std::vector<std::string>{}}) {
+    for (const std::string& name : named) {
+      if (std::find(valid.begin(), valid.end(), name) == valid.end()) {
+        throw UsageError(unknown_name("variant", name, valid));
+      }
+    }
+  }
+  const auto is_here = [&](const Listed& listed) {
+    return std::any_of(devices.begin(), devices.end(),
+                       [&](const Device& device) { return device.backend == listed.backend; });
+  };
+  for (const std::string& name : options.variants) {
+    const bool runs_somewhere = std::any_of(registry.begin(), registry.end(), [&](const Listed& l) {
+      return l.name == name && is_here(l);
+    });
+    if (!runs_somewhere) {
+      const auto other = std::find_if(registry.begin(), registry.end(),
+                                      [&](const Listed& l) { return l.name == name; });
+      const bool needs_cpu = other->backend == Backend::kCpu;
+      throw UsageError("variant '" + name + "' runs on " + (needs_cpu ? "the CPU" : "CUDA") +
+                       " only: add --device " + (needs_cpu ? "cpu" : "cuda:0"));
+    }
+  }
+  std::vector<Listed> chosen;
+  for (const Listed& listed : registry) {
+    const bool named = options.variants.empty() ||
+                       std::find(options.variants.begin(), options.variants.end(), listed.name) !=
+                           options.variants.end();
+    if (named && is_here(listed)) {
+      chosen.push_back(listed);
+    }
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::vector<Device> choose_devices(std::span<const DeviceRequest> requests,
+                                   const DeviceList& devices, std::vector<std::string>& warnings) {
+  using Kind = DeviceRequest::Kind;
+  std::vector<Device> cuda;
+  Device cpu;
+  for (const Device& device : devices.devices) {
+    if (device.backend == Backend::kCuda) {
+      cuda.push_back(device);
+    } else {
+      cpu = device;
+    }
+  }
+  std::vector<Device> chosen;
+  const auto add = [&](const Device& device) {
+    const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const Device& other) {
+      return other.backend == device.backend && other.uuid == device.uuid;
+    });
+    if (!known) {
+      chosen.push_back(device);
+    }
+  };
+  for (const DeviceRequest& request : requests) {
+    if (request.kind == Kind::kCpu || (request.kind == Kind::kAuto && cuda.empty())) {
+      if (request.kind == Kind::kAuto) {
+        warnings.push_back("no GPU (" + devices.no_cuda + "): running on the CPU");
+      }
+      add(cpu);
+    } else if (request.kind == Kind::kAuto) {
+      add(cuda.front());
+    } else if (cuda.empty()) {
+      throw NoDeviceError("--device " + name_of(request) + ": " + devices.no_cuda +
+                          "; --device cpu runs here");
+    } else if (request.kind == Kind::kCudaAll) {
+      std::for_each(cuda.begin(), cuda.end(), add);
+    } else {
+      const auto found = std::find_if(cuda.begin(), cuda.end(), [&](const Device& device) {
+        return device.ordinal == request.ordinal;
+      });
+      if (found == cuda.end()) {
+        throw NoDeviceError("--device " + name_of(request) + ": this machine has cuda:0" +
+                            (cuda.size() > 1 ? " to cuda:" + std::to_string(cuda.size() - 1) : "") +
+                            " only");
+      }
+      add(*found);
+    }
+  }
+  return chosen;
+}
+
+double predicted_launch_s(const Variant& variant, const Problem& problem, const Device& device) {
+  const double lanes = device.backend == Backend::kCuda ? kLanesPerSm * device.multiprocessors
+                                                        : kLanesPerCore * device.threads;
+  const double clock_hz = 1e6 * (device.clock_mhz > 0 ? device.clock_mhz : kAssumedClockMhz);
+  return variant.executed_flops(problem) /
+         (lanes * kFlopsPerLane * clock_hz * kPessimisticEfficiency);
+}
+
+double predicted_host_bytes(const Problem& problem, Precision precision) {
+  const auto element = static_cast<double>(size_of(stored_type(precision)));
+  const double inputs = problem.compulsory_elements() - static_cast<double>(problem.kv_count());
+  // The inputs and kv, twice: a check holds the downloaded kv and compares inputs with a second
+  // copy.
+  const double tensors = 2 * element * (inputs + static_cast<double>(problem.kv_count()));
+  // The fp64 reference and its magnitudes.
+  const double reference = too_large_for_full_reference(problem)
+                               ? 0
+                               : 2 * sizeof(double) * static_cast<double>(problem.kv_count());
+  return tensors + reference;
+}
+
+double predicted_device_bytes(const Variant& variant, const Cell& cell, const Device& device) {
+  const StoredType type = stored_type(cell.precision);
+  const std::int64_t ring =
+      ring_size(cell.l2, OperandSet::operand_bytes(cell.problem, type), device.last_level_cache);
+  const std::int64_t sets = cell.l2 == L2State::kCold ? kColdProofFactor * ring : ring;
+  return static_cast<double>(sets) *
+             static_cast<double>(OperandSet::allocated_bytes(cell.problem, type)) +
+         static_cast<double>(variant.workspace_bytes(cell.problem, cell.precision));
+}
+
+std::string reason_to_skip(const Variant& variant, const Cell& cell, const Device& device,
+                           const Device& host, double seconds, bool force) {
+  if (const std::optional<std::string> why =
+          variant.why_not(cell.problem, cell.precision, device)) {
+    return *why;
+  }
+  const double on_device = predicted_device_bytes(variant, cell, device);
+  const double in_host = predicted_host_bytes(cell.problem, cell.precision);
+  if (device.backend == Backend::kCuda && on_device > static_cast<double>(device.memory)) {
+    return "needs " + human_bytes(on_device) + " of device memory, " + device.name + " has " +
+           human_bytes(static_cast<double>(device.memory));
+  }
+  const double needed = in_host + (device.backend == Backend::kCpu ? on_device : 0);
+  if (needed > static_cast<double>(host.free_memory)) {
+    return "needs " + human_bytes(needed) + " of host memory, " +
+           human_bytes(static_cast<double>(host.free_memory)) + " are free";
+  }
+  const double predicted_s = kFewestLaunches * predicted_launch_s(variant, cell.problem, device);
+  if (!force && predicted_s > seconds) {
+    return "predicted to take " + human_time(predicted_s * 1e9) + ", more than the " +
+           fixed(seconds, seconds < 10 ? 1 : 0) + " s of --time-budget; --force runs it";
+  }
+  return "";
+}
+
+Plan make_plan(const RunOptions& options, const DeviceList& devices,
+               std::span<const Listed> registry, const std::optional<FileFacts>& file) {
+  Plan plan;
+  const std::vector<Device> chosen_devices =
+      choose_devices(options.devices, devices, plan.warnings);
+  const std::vector<Listed> variants = choose_variants(options, chosen_devices, registry);
+  std::vector<Precision> precisions = options.precisions;
+  if (precisions.empty()) {
+    precisions.push_back(file ? file->precision : Precision::kFp32);
+  }
+  const Device& host = devices.devices.back();
+
+  std::set<std::string> ids;
+  for (const Device& device : chosen_devices) {
+    for (const Problem& problem : problems_of(options, file)) {
+      for (const Precision precision : precisions) {
+        for (const L2State l2 : options.l2_states) {
+          for (const Listed& listed : variants) {
+            if (listed.backend != device.backend) {
+              continue;
+            }
+            const bool on_cpu = device.backend == Backend::kCpu;
+            PlannedCell planned{.cell = {.variant = std::string(listed.name),
+                                         .backend = device.backend,
+                                         .ordinal = device.ordinal,
+                                         .device = device.uuid,
+                                         .threads = on_cpu ? device.threads : 0,
+                                         .precision = precision,
+                                         .l2 = l2,
+                                         .problem = problem,
+                                         .inputs = options.inputs},
+                                .skip = ""};
+            planned.skip = listed.variant == nullptr
+                               ? std::string(listed.missing)
+                               : reason_to_skip(*listed.variant, planned.cell, device, host,
+                                                options.measuring.time_budget_s, options.force);
+            if (ids.insert(planned.cell.id()).second) {
+              plan.cells.push_back(std::move(planned));
+            }
+          }
+        }
+      }
+    }
+  }
+  if (options.save && plan.cells.size() != 1) {
+    throw UsageError("--save writes the kv of one cell, and this run has " +
+                     std::to_string(plan.cells.size()) +
+                     ": name one --variant, --precision, shape and device");
+  }
+  return plan;
+}
+
+std::string describe(const Plan& plan) {
+  std::string text;
+  for (const PlannedCell& planned : plan.cells) {
+    text += planned.cell.id() + (planned.skip.empty() ? "" : "  skipped: " + planned.skip) + "\n";
+  }
+  return text;
+}
+
+}  // namespace mla_bench

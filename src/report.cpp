@@ -1,0 +1,147 @@
+#include "report.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// UTF-8 aside, as wide as it looks: cells hold ASCII.
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      const bool is_text = i == 0 || i + 1 == row.size();
+      line += (i == 0 ? "  " : "  ") + (is_text ? row[i] + padding : padding + row[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string shape_of(const Problem& problem) {
+  return std::to_string(problem.batch) + "x" + std::to_string(problem.seq) + "x" +
+         std::to_string(problem.model_dim) + ", rank " + std::to_string(problem.rank) + ", " +
+         std::to_string(problem.kv_heads) + " heads of " + std::to_string(problem.head_dim);
+}
+
+std::string device_name(const Cell& cell, const std::vector<Device>& devices) {
+  for (const Device& device : devices) {
+    if (device.uuid == cell.device && device.backend == cell.backend) {
+      const std::string threads =
+          cell.backend == Backend::kCpu
+              ? ", " + std::to_string(cell.threads) + (cell.threads == 1 ? " thread" : " threads")
+              : "";
+      return printable(device.name) + threads;
+    }
+  }
+  return printable(cell.device);
+}
+
+bool same_block(const Cell& a, const Cell& b) {
+  return a.shares_tensors_with(b) && a.l2 == b.l2;
+}
+
+// How the output was compared, in a few words.
+std::string check_words(const Check& check) {
+  std::string words = check.bit_exact ? "bit-exact" : "ok";
+  switch (check.method) {
+    case CheckMethod::kFull:
+      return words + ", all elements";
+    case CheckMethod::kDevice:
+      return words + ", all elements on the device";
+    case CheckMethod::kProjection:
+      return words + ", " + std::to_string(check.elements) + " elements and " +
+             std::to_string(check.projected_rows) + " rows projected";
+  }
+  return words;
+}
+
+// No time is shown for a wrong output, whatever a document holds.
+bool has_time(const Result& result) {
+  return result.summary &&
+         (result.status == Status::kPassed || result.status == Status::kUntrusted);
+}
+
+double reference_ns(const std::vector<const Result*>& block,
+                    const std::optional<std::string>& reference) {
+  double slowest = 0;
+  for (const Result* result : block) {
+    if (has_time(*result)) {
+      if (reference && result->cell.variant == *reference) {
+        return result->summary->median_ns;
+      }
+      slowest = std::max(slowest, result->summary->median_ns);
+    }
+  }
+  return slowest;
+}
+
+std::string block_table(const std::vector<const Result*>& block,
+                        const std::optional<std::string>& reference) {
+  std::vector<Row> rows{{"variant", "median", "+-95 %", "GFLOP/s", "GB/s", "speed", "check"}};
+  const double base_ns = reference_ns(block, reference);
+  std::string without_time;
+  for (const Result* result : block) {
+    const Cell& cell = result->cell;
+    if (!has_time(*result)) {
+      without_time += "  " + cell.variant + ": " + std::string(name_of(result->status)) + ": " +
+                      printable(result->reason) + "\n";
+      continue;
+    }
+    const Summary& summary = *result->summary;
+    const double half = (summary.ci95_high_ns - summary.ci95_low_ns) / 2;
+    const double bytes = cell.problem.compulsory_elements() *
+                         static_cast<double>(size_of(stored_type(cell.precision)));
+    const std::string trusted =
+        result->status == Status::kUntrusted ? " UNTRUSTED: " + printable(result->reason) : "";
+    rows.push_back({cell.variant, human_time(summary.median_ns),
+                    std::isfinite(half) ? fixed(100 * half / summary.median_ns, 2) + " %" : "-",
+                    fixed(cell.problem.flops() / summary.median_ns, 1),
+                    fixed(bytes / summary.median_ns, 1),
+                    fixed(base_ns / summary.median_ns, 2) + "x",
+                    (result->check ? check_words(*result->check) : "") + trusted});
+  }
+  return (rows.size() > 1 ? aligned(rows) : "") + without_time;
+}
+
+}  // namespace
+
+std::string table(const std::vector<Result>& results, const std::vector<Device>& devices,
+                  const std::optional<std::string>& reference) {
+  std::string text;
+  std::vector<bool> shown(results.size(), false);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (shown[i]) {
+      continue;
+    }
+    std::vector<const Result*> block;
+    for (std::size_t j = i; j < results.size(); ++j) {
+      if (same_block(results[i].cell, results[j].cell)) {
+        block.push_back(&results[j]);
+        shown[j] = true;
+      }
+    }
+    const Cell& cell = results[i].cell;
+    const std::string cache = cell.backend == Backend::kCuda ? " L2" : " caches";
+    text += (text.empty() ? "" : "\n") + device_name(cell, devices) + ", " +
+            shape_of(cell.problem) + ", " + std::string(name_of(cell.precision)) + ", " +
+            std::string(name_of(cell.l2)) + cache + "\n" + block_table(block, reference);
+  }
+  return text;
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,100 @@
+#include "result.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "statistics.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+
+std::string_view name_of(L2State state) {
+  return state == L2State::kHot ? "hot" : "cold";
+}
+
+std::string_view name_of(Status status) {
+  switch (status) {
+    case Status::kPassed:
+      return "passed";
+    case Status::kIncorrect:
+      return "incorrect";
+    case Status::kFailed:
+      return "failed";
+    case Status::kSkipped:
+      return "skipped";
+    case Status::kUntrusted:
+      return "untrusted";
+  }
+  return "?";
+}
+
+std::string Cell::id() const {
+  const auto size = [](std::string_view name, std::int64_t value) {
+    return "/" + std::string(name) + ":" + std::to_string(value);
+  };
+  const std::string place =
+      backend == Backend::kCuda ? "cuda:" + std::to_string(ordinal) : std::string("cpu");
+  return variant + "/" + place + size("B", problem.batch) + size("S", problem.seq) +
+         size("Dm", problem.model_dim) + size("R", problem.rank) + size("H", problem.kv_heads) +
+         size("D", problem.head_dim) + "/" + std::string(name_of(precision)) + "/" +
+         std::string(name_of(l2));
+}
+
+bool Cell::shares_tensors_with(const Cell& other) const {
+  return backend == other.backend && device == other.device && precision == other.precision &&
+         problem == other.problem && inputs == other.inputs;
+}
+
+Summary summarize(const std::vector<Round>& rounds) {
+  std::vector<double> samples;
+  std::vector<double> medians;
+  for (const Round& round : rounds) {
+    samples.insert(samples.end(), round.samples_ns.begin(), round.samples_ns.end());
+    if (!round.samples_ns.empty()) {
+      medians.push_back(median(round.samples_ns));
+    }
+  }
+  if (samples.empty()) {
+    throw std::invalid_argument("no samples to summarize");
+  }
+  Summary summary;
+  summary.median_ns = median(samples);
+  summary.min_ns = *std::min_element(samples.begin(), samples.end());
+  summary.mad_ns = median_absolute_deviation(samples);
+  summary.samples = static_cast<std::int64_t>(samples.size());
+  const double half = half_width_95(medians);
+  summary.ci95_low_ns = summary.median_ns - half;
+  summary.ci95_high_ns = summary.median_ns + half;
+  return summary;
+}
+
+std::string command_of(const Cell& cell) {
+  const auto option = [](std::string_view name, const std::string& value) {
+    return " --" + std::string(name) + " " + shell_word(value);
+  };
+  const Problem& problem = cell.problem;
+  std::string command =
+      "mla-bench" + option("variant", cell.variant) +
+      option("device",
+             cell.backend == Backend::kCuda ? "cuda:" + std::to_string(cell.ordinal) : "cpu");
+  if (cell.backend == Backend::kCpu) {
+    command += option("threads", std::to_string(cell.threads));
+  }
+  command += option("precision", std::string(name_of(cell.precision))) +
+             option("l2", std::string(name_of(cell.l2)));
+  if (cell.inputs.file) {
+    return command + option("input", *cell.inputs.file) +
+           option("kv-heads", std::to_string(problem.kv_heads)) +
+           option("head-dim", std::to_string(problem.head_dim));
+  }
+  return command + option("batch", std::to_string(problem.batch)) +
+         option("seq", std::to_string(problem.seq)) +
+         option("model-dim", std::to_string(problem.model_dim)) +
+         option("rank", std::to_string(problem.rank)) +
+         option("kv-heads", std::to_string(problem.kv_heads)) +
+         option("head-dim", std::to_string(problem.head_dim)) +
+         option("inputs", std::string(name_of(cell.inputs.distribution))) +
+         option("seed", std::to_string(cell.inputs.seed));
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,21 @@
+// Estimators that survive outliers, and the interval that rounds give.
+#pragma once
+
+#include <span>
+
+namespace mla_bench {
+
+// The middle value, or the mean of the two middle ones. Throws std::invalid_argument when empty.
+double median(std::span<const double> values);
+
+// Median of |value - median|, not scaled to a standard deviation.
+double median_absolute_deviation(std::span<const double> values);
+
+// Student's t quantile: P(T <= t) = 0.975 with that many degrees of freedom (>= 1).
+double student_t_975(int degrees_of_freedom);
+
+// Half width of the 95 % confidence interval of the mean of independent values: t * s / sqrt(n).
+// Infinite for fewer than two values, since one says nothing of its own spread.
+double half_width_95(std::span<const double> values);
+
+}  // namespace mla_bench

@@ -1,0 +1,180 @@
+#include "text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+namespace mla_bench {
+namespace {
+
+template <typename Number>
+std::optional<Number> parse_whole(std::string_view text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc{} || stop != end) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+// Levenshtein distance, one row at a time.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+struct Scale {
+  double size;
+  std::string_view unit;
+};
+
+// The largest unit not above the value; the last one for smaller values.
+std::string scaled(double value, std::span<const Scale> scales) {
+  const auto fits = [value](const Scale& scale) { return std::abs(value) >= scale.size; };
+  const auto found = std::find_if(scales.begin(), scales.end(), fits);
+  const Scale scale = found == scales.end() ? scales.back() : *found;
+  const double number = value / scale.size;
+  return fixed(number, number >= 100 ? 1 : 2) + " " + std::string(scale.unit);
+}
+
+}  // namespace
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  std::string text;
+  for (const std::string& part : parts) {
+    text += text.empty() ? "" : separator;
+    text += part;
+  }
+  return text;
+}
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  return parse_whole<std::int64_t>(text);
+}
+
+std::optional<std::uint64_t> parse_unsigned(std::string_view text) {
+  return parse_whole<std::uint64_t>(text);
+}
+
+std::optional<double> parse_real(std::string_view text) {
+  const std::optional<double> value = parse_whole<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::string fixed(double value, int digits) {
+  std::array<char, 400> buffer;  // the longest double has 309 digits before the point
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                          std::chars_format::fixed, digits);
+  return error == std::errc{} ? std::string(buffer.data(), end) : "?";
+}
+
+std::string human_time(double ns) {
+  static constexpr std::array scales{Scale{1e9, "s"}, Scale{1e6, "ms"}, Scale{1e3, "us"},
+                                     Scale{1, "ns"}};
+  return scaled(ns, scales);
+}
+
+std::string human_bytes(double bytes) {
+  static constexpr std::array scales{Scale{0x1p40, "TiB"}, Scale{0x1p30, "GiB"},
+                                     Scale{0x1p20, "MiB"}, Scale{0x1p10, "KiB"}, Scale{1, "B"}};
+  return scaled(bytes, scales);
+}
+
+std::vector<std::string> nearest(std::string_view unknown, std::span<const std::string> valid) {
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (const std::string& name : valid) {
+    const std::size_t distance = edit_distance(unknown, name);
+    const bool is_part = !unknown.empty() && name.find(unknown) != std::string::npos;
+    // A third of the name mistyped is still a guess; more is another word.
+    if (is_part || distance <= std::max<std::size_t>(1, name.size() / 3)) {
+      near.emplace_back(distance, name);
+    }
+  }
+  std::stable_sort(near.begin(), near.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min<std::size_t>(near.size(), 2); ++i) {
+    names.push_back(near[i].second);
+  }
+  return names;
+}
+
+std::string unknown_name(std::string_view kind, std::string_view unknown,
+                         std::span<const std::string> valid) {
+  std::string message = "unknown " + std::string(kind) + " '" + printable(unknown) + "'";
+  const std::vector<std::string> near = nearest(unknown, valid);
+  message += near.empty() ? ";" : "; did you mean " + join(near, " or ") + "?";
+  return message + " valid: " + join(valid, ", ");
+}
+
+std::string printable(std::string_view text) {
+  static constexpr std::string_view kHex = "0123456789abcdef";
+  std::string shown;
+  int following = 0;  // bytes that a UTF-8 character in hand still needs
+  bool in_c1 = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool is_continuation = byte >= 0x80 && byte < 0xc0;
+    const bool is_c0 = byte < 0x20 || byte == 0x7f;
+    // C1 controls are U+0080 .. U+009F: c2 80 .. c2 9f in UTF-8, 80 .. 9f to an 8-bit terminal.
+    const bool starts_c1 = byte == 0xc2 && next >= 0x80 && next < 0xa0;
+    const bool is_stray = is_continuation && (following == 0 || in_c1);
+    following = is_continuation ? std::max(following - 1, 0)
+                : byte >= 0xf0  ? 3
+                : byte >= 0xe0  ? 2
+                : byte >= 0xc0  ? 1
+                                : 0;
+    in_c1 = starts_c1;
+    if (is_c0 || starts_c1 || is_stray) {
+      shown += "\\x";
+      shown += kHex[byte >> 4];
+      shown += kHex[byte & 15];
+    } else {
+      shown += text[i];
+    }
+  }
+  return shown;
+}
+
+std::string shell_word(std::string_view text) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_./:,=+@%").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) {
+    return std::string(text);
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
+}  // namespace mla_bench

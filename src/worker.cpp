@@ -1,0 +1,77 @@
+#include "worker.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+#include <string>
+
+#include "channel.hpp"
+#include "errors.hpp"
+#include "json.hpp"
+#include "session.hpp"
+
+namespace mla_bench {
+namespace {
+
+Json devices_reply(const DeviceList& devices) {
+  Json list = Json::array();
+  for (const Device& device : devices.devices) {
+    list.push_back(to_json(device));
+  }
+  return {{"devices", list}, {"no_cuda", devices.no_cuda}};
+}
+
+Json answer(Session& session, const DeviceList& devices, const Json& request) {
+  const std::string what = request.at("do");
+  if (what == "devices") {
+    return devices_reply(devices);
+  }
+  if (what == "open") {
+    std::optional<std::string> save;
+    if (request.contains("save")) {
+      save = request.at("save").get<std::string>();
+    }
+    return to_json(session.open(cell_from_json(request.at("cell")), request.at("warmup_s"), save));
+  }
+  if (what == "measure") {
+    return to_json(session.measure(request.at("id")));
+  }
+  return to_json(session.close(request.at("id")));
+}
+
+}  // namespace
+
+int serve(int channel_descriptor) {
+  // The caller decides when a run ends; a Ctrl-C on the terminal reaches this process too.
+  signal(SIGINT, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);
+  // What a library prints must not land in a document on stdout.
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+
+  Channel channel(channel_descriptor);
+  const DeviceList devices = find_devices();
+  Session session(devices);
+  while (true) {
+    const Channel::Received request = channel.receive(std::nullopt);
+    if (request.outcome != Channel::Outcome::kLine) {
+      return 0;
+    }
+    Json reply;
+    bool broken = false;
+    try {
+      reply["ok"] = answer(session, devices, parse_json(request.line, "a request"));
+    } catch (const UsageError& error) {
+      reply = {{"error", error.what()}, {"kind", "usage"}};
+    } catch (const std::exception& error) {
+      reply = {{"error", error.what()}, {"kind", "failed"}};
+      broken = true;
+    }
+    if (!channel.send(reply.dump(-1, ' ', false, Json::error_handler_t::replace)) || broken) {
+      // After a device error destructors of CUDA objects may hang or abort: leave without them.
+      _exit(0);
+    }
+  }
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,153 @@
+#include "worker_process.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "errors.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+// Google Benchmark takes defaults of its flags from the environment; a run must depend on our plan
+// alone.
+std::vector<char*> environment_for_worker() {
+  std::vector<char*> kept;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!std::string_view(*entry).starts_with("BENCHMARK_")) {
+      kept.push_back(*entry);
+    }
+  }
+  kept.push_back(nullptr);
+  return kept;
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(double timeout_s) : timeout_s_(timeout_s) {}
+
+WorkerProcess::~WorkerProcess() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    reap();
+  }
+}
+
+void WorkerProcess::start() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw WorkerLost(std::string("no worker process: socketpair: ") + strerror(errno));
+  }
+  std::vector<char*> environment = environment_for_worker();
+  std::string descriptor = std::to_string(ends[1]);
+  std::string name = "mla-bench";
+  std::string command = "worker";
+  char* arguments[] = {name.data(), command.data(), descriptor.data(), nullptr};
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    // Only calls that are safe between fork and exec. The worker must not outlive its caller.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent) {
+      fcntl(ends[1], F_SETFD, 0);
+      execve("/proc/self/exe", arguments, environment.data());
+    }
+    _exit(127);
+  }
+  ::close(ends[1]);
+  channel_ = Channel(ends[0]);
+  if (pid < 0) {
+    throw WorkerLost(std::string("no worker process: fork: ") + strerror(errno));
+  }
+  pid_ = pid;
+  ++generation_;
+}
+
+// Waits for the process to be gone, and says how it ended.
+std::string WorkerProcess::reap() {
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  channel_ = Channel(-1);
+  if (WIFSIGNALED(status)) {
+    return "its process was ended by signal " + std::to_string(WTERMSIG(status)) + " (" +
+           strsignal(WTERMSIG(status)) + ")";
+  }
+  return "its process ended with code " + std::to_string(WEXITSTATUS(status));
+}
+
+Json WorkerProcess::ask(const Json& request) {
+  if (pid_ < 0) {
+    start();
+  }
+  if (!channel_.send(request.dump())) {
+    throw WorkerLost(reap());
+  }
+  const Channel::Received received = channel_.receive(std::chrono::duration<double>(timeout_s_));
+  switch (received.outcome) {
+    case Channel::Outcome::kLine:
+      break;
+    case Channel::Outcome::kClosed:
+      throw WorkerLost(reap());
+    case Channel::Outcome::kInterrupted:
+      kill(pid_, SIGKILL);
+      reap();
+      throw Interrupted();
+    case Channel::Outcome::kTimeout:
+      kill(pid_, SIGKILL);
+      reap();
+      throw WorkerLost("no answer for " + fixed(timeout_s_, 0) +
+                       " s, so its process was killed (--timeout sets the limit)");
+  }
+  const Json reply = parse_json(received.line, "the worker's answer");
+  if (reply.contains("ok")) {
+    return reply.at("ok");
+  }
+  const std::string error = reply.at("error");
+  if (reply.at("kind") == "usage") {
+    throw UsageError(error);
+  }
+  reap();  // the worker ends itself after a failure
+  throw WorkerLost(error);
+}
+
+DeviceList WorkerProcess::devices() {
+  const Json reply = ask(Json{{"do", "devices"}});
+  DeviceList devices;
+  devices.no_cuda = reply.at("no_cuda");
+  for (const Json& device : reply.at("devices")) {
+    devices.devices.push_back(device_from_json(device));
+  }
+  return devices;
+}
+
+Result WorkerProcess::open(const Cell& cell, double warmup_s,
+                           const std::optional<std::string>& save) {
+  Json request{{"do", "open"}, {"cell", to_json(cell)}, {"warmup_s", warmup_s}};
+  if (save) {
+    request["save"] = *save;
+  }
+  return result_from_json(ask(request));
+}
+
+Round WorkerProcess::measure(const Cell& cell) {
+  const Json request{{"do", "measure"}, {"id", cell.id()}};
+  return round_from_json(ask(request));
+}
+
+Result WorkerProcess::close(const Cell& cell) {
+  const Json request{{"do", "close"}, {"id", cell.id()}};
+  return result_from_json(ask(request));
+}
+
+}  // namespace mla_bench
