@@ -1,0 +1,33 @@
+# shellcheck shell=bash disable=SC2034
+# What the scripts beside this file share; sourced, not run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# die MESSAGE: one line on stderr and the exit code for usage and environment errors.
+die() {
+  echo "${0##*/}: $1" >&2
+  exit 2
+}
+
+# Prints the nvcc that CMakeLists.txt would take; fails where there is none.
+find_nvcc() {
+  local candidate
+  for candidate in "${CUDACXX:-}" "$(command -v nvcc)" "${CUDA_PATH:-}/bin/nvcc" \
+      "${CUDA_HOME:-}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
+    if [[ -x $candidate && -f $candidate ]]; then
+      echo "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+# Prints the preset that the environment variable MLA_BENCH_CUDA (AUTO, ON or OFF) asks for.
+cuda_preset() {
+  case ${MLA_BENCH_CUDA:-AUTO} in
+    AUTO) echo auto ;;
+    ON) echo cuda ;;
+    OFF) echo cpu ;;
+    *) die "MLA_BENCH_CUDA is '$MLA_BENCH_CUDA': it takes AUTO, ON or OFF" ;;
+  esac
+}

@@ -1,0 +1,224 @@
+"""Bad input ends with one line that names what is at fault, the promised code, and nothing left behind."""
+
+import os
+import signal
+import unittest
+
+import harness
+from harness import BRIEF, TINY
+
+USAGE = 2
+NOTHING_RAN = 77
+
+
+class Usage(harness.CliTest):
+    def refused(self, *arguments, names):
+        done = self.run_program(*arguments)
+        with self.subTest(arguments=arguments):
+            self.ends_with_one_line(done, USAGE, *names)
+            self.assertEqual(self.files(), [])
+
+    def test_unknown_names(self):
+        self.refused("--varaint", "tiled", names=["'--varaint'", "--variant"])
+        self.refused("--seq=96", "--no-such-thing", names=["'--no-such-thing'", "--help"])
+        self.refused("-x", names=["-x"])
+        self.refused("--variant", "tild", names=["variant", "'tild'", "did you mean tiled"])
+        self.refused("--variant", "zzzzzzzz", names=["variant", "'zzzzzzzz'", "valid: ", "naive"])
+        self.refused("--reference", "tild", names=["'tild'", "tiled"])
+        self.refused("--precision", "fp23", names=["--precision", "'fp23'", "fp32"])
+        self.refused("--precision", "fp32,fp64", names=["--precision", "'fp64'"])
+        self.refused("--device", "gpu", names=["--device", "'gpu'", "cuda:N"])
+        self.refused("--device", "cuda:-1", names=["--device", "cuda:-1"])
+        self.refused("--device", "cuda:99999999999999999999", names=["--device"])
+        self.refused("--l2", "warm", names=["--l2", "'warm'", "cold"])
+        self.refused("--inputs", "gauss", names=["--inputs", "'gauss'", "normal"])
+        self.refused("rnu", names=["command", "'rnu'", "run"])
+        self.refused("run", "tiled", names=["'tiled'"])
+        self.refused("list", "--seq", "5", names=["'--seq'"])
+        self.refused("worker", names=["worker"])
+        self.refused("worker", "1", names=["worker"])
+
+    def test_sizes(self):
+        for option in ("--batch", "--seq", "--model-dim", "--rank", "--kv-heads", "--head-dim"):
+            for bad in ("0", "-1", "96x", "1e3", "9.5", "abc", " 96", "9223372036854775808", "0x60"):
+                self.refused(option, bad, "--device", "cpu", names=[option, bad])
+        self.refused("--seq", "96,,192", names=["--seq", "empty"])
+        self.refused("--seq", "96,", names=["--seq", "empty"])
+        self.refused("--seq=", names=["--seq"])
+        self.refused("--seq", names=["--seq"])
+
+    def test_sizes_whose_product_overflows(self):
+        large = str(2**62)
+        self.refused("--device", "cpu", "--seq", large, names=["--seq", "2^63"])
+        self.refused("--device", "cpu", "--batch", large, "--model-dim", large, names=["--batch"])
+        self.refused("--device", "cpu", "--rank", large, "--dry-run", names=["--rank"])
+
+    def test_numbers(self):
+        self.refused("--seed", "-1", names=["--seed", "'-1'"])
+        self.refused("--seed", str(2**64), names=["--seed"])
+        self.refused("--rounds", "0", names=["--rounds", "'0'"])
+        self.refused("--threads", "0", names=["--threads", "'0'"])
+        self.refused("--threads", "1,2", names=["--threads", "'1,2'"])
+        for option in ("--time-budget", "--warmup", "--timeout"):
+            for bad in ("-1", "nan", "inf", "1s", "0,5", "1e99"):
+                self.refused(option, bad, names=[option, bad])
+        self.refused("--time-budget", "0", names=["--time-budget", "'0'"])
+        self.refused("--precision-target", "5", names=["--precision-target", "'5'"])
+
+    def test_missing_values(self):
+        self.refused("--json", names=["--json"])
+        self.refused("--json", "--quiet", names=["--json", "--quiet"])
+        self.refused("--json=", names=["--json"])
+        self.refused("--variant", names=["--variant"])
+        self.refused("--variant=", names=["--variant"])
+        self.refused("--quiet=maybe", names=["quiet"])
+
+    def test_control_characters_are_not_passed_on(self):
+        self.refused("--variant", "\x1b[31mred\nline", names=["\\x1b", "\\x0a"])
+        self.refused("--\x1b[31mred", names=["\\x1b"])
+
+    def test_combinations(self):
+        self.refused("--device", "cpu", "--variant", "naive,tiled", "--save", "a.safetensors", names=["--save"])
+        self.refused("--input", "a.safetensors", "--seed", "3", names=["--input", "--seed"])
+        self.refused("--inputs", "normal,exact", names=["--inputs"])
+
+
+class Files(harness.CliTest):
+    def test_input(self):
+        for name in ("missing.safetensors", ".", "/dev/null"):
+            with self.subTest(name=name):
+                self.ends_with_one_line(self.run_program(*BRIEF, "--input", name), USAGE, f"'{name}'")
+                self.assertEqual(self.files(), [])
+        broken = {"empty": b"", "text": b"hello, this is no tensor file", "long": b"\xff" * 64,
+                  "no_tensors": b"\x08\0\0\0\0\0\0\0{}      ",
+                  "deep": (100000).to_bytes(8, "little") + b"[" * 100000}
+        for name, data in broken.items():
+            with self.subTest(name=name):
+                (self.folder / name).write_bytes(data)
+                self.ends_with_one_line(self.run_program(*BRIEF, "--input", name), USAGE, f"'{name}'")
+                self.assertEqual(self.files(), [name])
+                (self.folder / name).unlink()
+
+    @unittest.skipIf(os.geteuid() == 0, "root can read everything")
+    def test_unreadable_input(self):
+        path = self.folder / "a.safetensors"
+        path.touch(mode=0)
+        self.ends_with_one_line(self.run_program(*BRIEF, "--input", path.name), USAGE, path.name, "ermission")
+
+    def test_input_and_shape(self):
+        self.ends(self.run_program(*BRIEF, *TINY, "--variant", "naive", "--save", "a.safetensors", "--quiet",
+                                   "--json", "a.json"), 0)
+        for arguments, names in ((["--seq", "9"], ["--seq", "--input"]),
+                                 (["--kv-heads", "3"], ["--kv-heads", "3"]),
+                                 (["--head-dim", "5"], ["--head-dim", "5"]),
+                                 (["--kv-heads", "1,2"], ["--kv-heads", "--input"])):
+            with self.subTest(arguments=arguments):
+                done = self.run_program(*BRIEF, "--input", "a.safetensors", "--json", "b.json", *arguments)
+                self.ends_with_one_line(done, USAGE, *names)
+        self.assertEqual(self.files(), ["a.json", "a.safetensors"])
+
+    def test_document_that_cannot_be_written(self):
+        (self.folder / "folder").mkdir()
+        (self.folder / "file").touch()
+        os.mkfifo(self.folder / "pipe")
+        before = self.files()
+        for path in ("folder", "file/a.json", "/proc/no/such/a.json", "pipe"):
+            with self.subTest(path=path):
+                done = self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", path)
+                self.ends_with_one_line(done, USAGE, path)
+                self.assertEqual(self.files(), before)
+
+    @unittest.skipIf(os.geteuid() == 0, "root can write everywhere")
+    def test_unwritable_folder(self):
+        (self.folder / "locked").mkdir(mode=0o500)
+        done = self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", "locked/a.json")
+        self.ends_with_one_line(done, USAGE, "locked/a.json", "ermission")
+
+    def test_tensors_that_cannot_be_saved(self):
+        for path in (".", "no/such/folder/a.safetensors"):
+            with self.subTest(path=path):
+                done = self.run_program(*BRIEF, *TINY, "--variant", "naive", "--save", path, "--json", "a.json")
+                self.ends_with_one_line(done, USAGE, path)
+                self.assertEqual(self.files(), [])
+
+    def test_names_that_are_not_utf8(self):
+        name = os.fsdecode(b"gr\xf6\xdfe.safetensors")
+        arguments = [*BRIEF, *TINY, "--variant", "naive", "--json", "a.json"]
+        for option in ("--save", "--input"):
+            with self.subTest(option=option):
+                shape = TINY if option == "--save" else []
+                done = self.run_program(*BRIEF, *shape, "--variant", "naive", option, name, "--json", "a.json")
+                self.ends_with_one_line(done, USAGE, option, "UTF-8")
+                self.assertEqual(self.files(), [])
+        self.ends(self.run_program(*arguments, "--seed", "1", "--json", name), 0)
+
+
+class Stdout(harness.CliTest):
+    def test_full(self):
+        for arguments in (["--help"], ["--version"], ["list"],
+                          [*BRIEF, *TINY, "--variant", "naive", "--dry-run"],
+                          [*BRIEF, *TINY, "--variant", "naive", "--json", "-", "--quiet"],
+                          [*BRIEF, *TINY, "--variant", "naive", "--json", "a.json"]):
+            with self.subTest(arguments=arguments), open("/dev/full", "w") as full:
+                self.ends_with_one_line(self.run_program(*arguments, stdout=full), USAGE, "stdout", "space")
+        self.document(self.folder / "a.json")
+
+    def test_closed_by_its_reader(self):
+        for arguments in (["--help"], ["list"], [*BRIEF, *TINY, "--variant", "naive", "--json", "-", "--quiet"]):
+            reading, writing = os.pipe()
+            os.close(reading)
+            with self.subTest(arguments=arguments), os.fdopen(writing, "w") as broken:
+                done = self.run_program(*arguments, stdout=broken)
+                if done.returncode != -signal.SIGPIPE:
+                    self.ends_with_one_line(done, USAGE, "stdout")
+        done = self.run_shell("mla-bench --help | head -c 1")
+        self.ends(done, 0)
+        self.assertEqual((len(done.stdout), done.stderr), (1, ""))
+
+    def test_never_opened(self):
+        quick = " ".join([*BRIEF, *TINY, "--variant", "naive", "--json a.json"])
+        for closed in ("<&-", "2>&-", "<&- 2>&-"):
+            with self.subTest(closed=closed):
+                done = self.run_shell(f"mla-bench {quick} {closed}")
+                self.ends(done, 0)
+                self.assertIn("  naive ", done.stdout)
+                self.document(self.folder / "a.json")
+        for closed in (">&-", "<&- >&-"):
+            with self.subTest(closed=closed):
+                self.ends_with_one_line(self.run_shell(f"mla-bench {quick} {closed}"), USAGE, "stdout")
+                self.document(self.folder / "a.json")
+
+
+class CannotRun(harness.CliTest):
+    def test_memory_that_does_not_fit(self):
+        done = self.run_program("--device", "cpu", "--variant", "tiled", "--seq", "100000000", "--model-dim",
+                                "100000", "--json", "a.json", timeout=10)
+        self.ends(done, NOTHING_RAN)
+        self.assertRegex(done.stdout, r"tiled: skipped: needs [0-9.]+ TiB of host memory, [0-9.]+ .iB are free")
+        [cell] = self.document(self.folder / "a.json")["cells"]
+        self.assertEqual((cell["status"], cell["rounds"]), ("skipped", []))
+
+    def test_force_does_not_force_memory(self):
+        done = self.run_program("--device", "cpu", "--variant", "tiled", "--seq", "100000000", "--model-dim",
+                                "100000", "--force", "--quiet", "--json", "a.json", timeout=10)
+        self.ends(done, NOTHING_RAN)
+
+    def test_time_that_does_not_fit(self):
+        shape = "--batch 1 --seq 4096 --model-dim 7168 --rank 512 --kv-heads 128 --head-dim 128".split()
+        done = self.run_program("--device", "cpu", "--variant", "naive", *shape, "--json", "a.json", timeout=10)
+        self.ends(done, NOTHING_RAN)
+        self.assertRegex(done.stdout, r"naive: skipped: predicted to take .*--force")
+        self.document(self.folder / "a.json")
+
+    def test_no_gpu(self):
+        if self.has_gpu():
+            self.skipTest("this machine has a GPU")
+        for device in ("cuda:0", "cuda:all", "cpu,cuda:1"):
+            with self.subTest(device=device):
+                done = self.run_program("--device", device, "--variant", "tiled")
+                self.ends_with_one_line(done, NOTHING_RAN, "--device cuda:")
+                self.assertEqual(self.files(), [])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,76 @@
+"""Seeds, saved tensors and threads: the same inputs give the same bits."""
+
+import json
+
+import harness
+from harness import BRIEF, TINY
+
+
+def tensors(path):
+    """A safetensors file as {name: (dtype, shape, bytes)}, read by the format's description alone."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    return {name: (t["dtype"], t["shape"], data[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]])
+            for name, t in header.items() if name != "__metadata__"}
+
+
+class Seeds(harness.CliTest):
+    def saved(self, name, *arguments):
+        done = self.run_program("--device", "cpu", "--warmup", "0", "--rounds", "1", "--quiet", "--json",
+                                name + ".json", "--save", name, *arguments)
+        self.ends(done, 0)
+        self.document(self.folder / (name + ".json"))
+        return tensors(self.folder / name)
+
+    def test_exact_inputs_give_every_variant_the_same_bits(self):
+        shape = "--batch 2 --seq 33 --model-dim 70 --rank 13 --kv-heads 3 --head-dim 5".split()
+        for precision in ("fp32", "bf16", "fp16"):
+            with self.subTest(precision=precision):
+                arguments = [*shape, "--threads", "1", "--precision", precision, "--inputs", "exact", "--seed", "11"]
+                naive, tiled, cooperative = [self.saved(variant, *arguments, "--variant", variant)
+                                             for variant in ("naive", "tiled", "cooperative")]
+                self.assertEqual(naive["kv"][1], [2, 2, 33, 3, 5])
+                self.assertGreater(len(set(naive["kv"][2])), 8)
+                self.assertEqual(naive, tiled)
+                self.assertEqual(naive, cooperative)
+
+    def test_another_seed_gives_other_tensors(self):
+        for inputs in ("normal", "positive", "exact"):
+            with self.subTest(inputs=inputs):
+                arguments = [*TINY, "--variant", "naive", "--inputs", inputs, "--threads", "1"]
+                one = self.saved("one", *arguments, "--seed", "1")
+                self.assertEqual(one, self.saved("again", *arguments, "--seed", "1"))
+                other = self.saved("other", *arguments, "--seed", str(2**64 - 1))
+                for name, tensor in one.items():
+                    self.assertEqual(tensor[:2], other[name][:2])
+                    self.assertNotEqual(tensor[2], other[name][2], name)
+
+    def test_threads_change_no_bits(self):
+        for variant in ("naive", "tiled", "cooperative"):
+            with self.subTest(variant=variant):
+                arguments = ["--variant", variant, "--seed", "3", "--seq", "37", "--model-dim", "50"]
+                one = self.saved("one", *arguments, "--threads", "1")
+                self.assertEqual(one, self.saved("two", *arguments, "--threads", "2"))
+
+    def test_a_saved_file_is_the_same_run(self):
+        saved = self.saved("saved", *TINY, "--variant", "tiled", "--precision", "bf16")
+        read = self.saved("read", "--variant", "tiled", "--input", "saved")
+        self.assertEqual(read, saved)
+        [cell] = self.document(self.folder / "read.json")["cells"]
+        self.assertEqual((cell["precision"], cell["inputs"]), ("bf16", {"file": "saved"}))
+
+    def test_a_file_with_nan_gives_nan_or_fails_and_never_passes_a_wrong_answer(self):
+        path = self.folder / "inputs"
+        self.saved("inputs", *TINY, "--variant", "naive")
+        data = bytearray(path.read_bytes())
+        begin = 8 + int.from_bytes(data[:8], "little")
+        data[begin:begin + 4] = b"\0\0\xc0\x7f"  # NaN in hidden[0, 0, 0]
+        path.write_bytes(data)
+        done = self.run_program(*BRIEF, "--variant", "naive", "--input", "inputs", "--json", "a.json")
+        [cell] = self.document(self.folder / "a.json")["cells"]
+        self.assertEqual(done.returncode, 0 if cell["status"] == "passed" else 3)
+
+
+if __name__ == "__main__":
+    harness.main()

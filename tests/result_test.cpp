@@ -1,0 +1,115 @@
+// What tells two measurements apart, what a run sums up, and the command that repeats a cell.
+#include "result.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <variant>
+
+#include "options.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+Round round_of(std::vector<double> samples) {
+  return {.short_launches = 0,
+          .long_launches = 1,
+          .short_ns = {},
+          .long_ns = samples,
+          .samples_ns = samples};
+}
+
+TEST(Cell, IdNamesAllThatTellsTwoApart) {
+  Cell cell;
+  cell.variant = "tiled";
+  EXPECT_EQ(cell.id(), "tiled/cpu/B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot");
+  cell.backend = Backend::kCuda;
+  cell.ordinal = 3;
+  cell.precision = Precision::kFp16;
+  cell.l2 = L2State::kCold;
+  cell.problem = {.batch = 1, .seq = 2, .model_dim = 3, .rank = 4, .kv_heads = 5, .head_dim = 6};
+  EXPECT_EQ(cell.id(), "tiled/cuda:3/B:1/S:2/Dm:3/R:4/H:5/D:6/fp16/cold");
+}
+
+TEST(Summary, IsOverAllSamplesWithTheRoundsSpread) {
+  const Summary summary =
+      summarize({round_of({10, 11, 30}), round_of({12, 13, 14}), round_of({11, 12, 12})});
+  EXPECT_EQ(summary.samples, 9);
+  EXPECT_EQ(summary.median_ns, 12);
+  EXPECT_EQ(summary.min_ns, 10);
+  EXPECT_EQ(summary.mad_ns, 1);
+  // Medians 11, 13, 12: s = 1, t(2) = 4.3027.
+  const double half = 4.3027 / std::sqrt(3.0);
+  EXPECT_NEAR(summary.ci95_low_ns, 12 - half, 1e-6);
+  EXPECT_NEAR(summary.ci95_high_ns, 12 + half, 1e-6);
+}
+
+TEST(Summary, OneRoundHasNoInterval) {
+  const Summary summary = summarize({round_of({10, 11, 12})});
+  EXPECT_EQ(summary.median_ns, 11);
+  EXPECT_TRUE(std::isinf(summary.ci95_low_ns) && std::isinf(summary.ci95_high_ns));
+}
+
+TEST(Summary, EmptyRoundsSayNothing) {
+  EXPECT_THROW(summarize({}), std::invalid_argument);
+  EXPECT_THROW(summarize({round_of({})}), std::invalid_argument);
+  EXPECT_TRUE(std::isinf(summarize({round_of({5}), round_of({})}).ci95_high_ns));
+}
+
+// The command must give the same cell when it is read by the tool itself.
+RunOptions read_back(const std::string& command) {
+  std::vector<const char*> argv;
+  const std::vector<std::string> words = split(command, ' ');
+  for (const std::string& word : words) {
+    argv.push_back(word.c_str());
+  }
+  return std::get<RunOptions>(parse_options(argv));
+}
+
+TEST(Command, RepeatsACpuCell) {
+  Cell cell;
+  cell.variant = "cooperative";
+  cell.threads = 2;
+  cell.precision = Precision::kBf16;
+  cell.l2 = L2State::kCold;
+  cell.problem = {.batch = 1, .seq = 2, .model_dim = 3, .rank = 4, .kv_heads = 5, .head_dim = 6};
+  cell.inputs = {.distribution = Distribution::kExact, .seed = 7, .file = {}};
+  const RunOptions options = read_back(command_of(cell));
+  EXPECT_EQ(options.variants, std::vector<std::string>{"cooperative"});
+  EXPECT_EQ(name_of(options.devices.at(0)), "cpu");
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.precisions, std::vector{Precision::kBf16});
+  EXPECT_EQ(options.l2_states, std::vector{L2State::kCold});
+  EXPECT_EQ(options.batch.at(0), 1);
+  EXPECT_EQ(options.seq.at(0), 2);
+  EXPECT_EQ(options.model_dim.at(0), 3);
+  EXPECT_EQ(options.rank.at(0), 4);
+  EXPECT_EQ(options.kv_heads.at(0), 5);
+  EXPECT_EQ(options.head_dim.at(0), 6);
+  EXPECT_EQ(options.inputs, cell.inputs);
+}
+
+TEST(Command, RepeatsACudaCellOfAFile) {
+  Cell cell;
+  cell.variant = "tiled";
+  cell.backend = Backend::kCuda;
+  cell.ordinal = 2;
+  cell.inputs.file = "x.safetensors";
+  const RunOptions options = read_back(command_of(cell));
+  EXPECT_EQ(name_of(options.devices.at(0)), "cuda:2");
+  EXPECT_EQ(options.threads, std::nullopt);
+  EXPECT_EQ(options.inputs.file, "x.safetensors");
+  EXPECT_TRUE(options.seq.empty());
+  EXPECT_EQ(options.kv_heads.at(0), 4);
+}
+
+TEST(Command, QuotesAFileForTheShell) {
+  Cell cell;
+  cell.inputs.file = "a b';rm -rf x";
+  EXPECT_NE(command_of(cell).find("--input 'a b'\\'';rm -rf x'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace mla_bench

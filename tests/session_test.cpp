@@ -1,0 +1,267 @@
+// Cells opened, timed and closed in this process, with variants that are wrong in every way that
+// leaves the process alive. What ends a process is in worker_test.cpp.
+#include "session.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "errors.hpp"
+
+namespace mla_bench {
+namespace {
+
+// Launches of well below 5 us, so that faults that come later come in time (fault_registry.cpp).
+constexpr Problem kTiny{
+    .batch = 1, .seq = 3, .model_dim = 4, .rank = 2, .kv_heads = 1, .head_dim = 4};
+constexpr std::int64_t kTinyBytes = (12 + 8 + 16 + 24) * 4;
+
+// A CPU whose caches are small, so that a cold ring is short.
+DeviceList small_cpu() {
+  Device device = find_cpu_device();
+  device.threads = 1;
+  device.last_level_cache = 2 * kTinyBytes;  // a cold ring of ten sets
+  return {.devices = {device}, .no_cuda = "not asked"};
+}
+
+Cell cell_of(const std::string& variant) {
+  Cell cell;
+  cell.variant = variant;
+  cell.device = small_cpu().devices.front().uuid;
+  cell.threads = 1;
+  cell.problem = kTiny;
+  return cell;
+}
+
+Cell cold_cell_of(const std::string& variant) {
+  Cell cell = cell_of(variant);
+  cell.l2 = L2State::kCold;
+  return cell;
+}
+
+Result open(Session& session, const Cell& cell) {
+  return session.open(cell, 0, std::nullopt);
+}
+
+// The last word on a cell that is opened, measured once and closed.
+Result outcome(Session& session, const Cell& cell) {
+  const Result opened = open(session, cell);
+  if (opened.status != Status::kPassed) {
+    return opened;
+  }
+  session.measure(cell.id());
+  return session.close(cell.id());
+}
+
+#define EXPECT_SAYS(message, part) \
+  EXPECT_NE((message).find(part), std::string::npos) << "it says: " << (message)
+
+TEST(Session, ARightCellIsCheckedTimedAndCheckedAgain) {
+  Session session(small_cpu());
+  for (const Cell& cell : {cell_of("right"), cold_cell_of("right")}) {
+    const Result opened = open(session, cell);
+    ASSERT_EQ(opened.status, Status::kPassed) << opened.reason;
+    EXPECT_EQ(opened.cell.id(), cell.id());
+    ASSERT_TRUE(opened.check);
+    EXPECT_TRUE(opened.check->passed);
+    EXPECT_EQ(opened.check->elements, kTiny.kv_count());
+    EXPECT_FALSE(opened.summary || opened.recheck);
+    for (int i = 0; i < 2; ++i) {
+      const Round round = session.measure(cell.id());
+      EXPECT_GE(round.samples_ns.size(), 3u);
+      EXPECT_EQ(round.samples_ns.size(), round.long_ns.size());
+    }
+    const Result closed = session.close(cell.id());
+    EXPECT_EQ(closed.status, Status::kPassed) << closed.reason;
+    ASSERT_TRUE(closed.recheck);
+    EXPECT_TRUE(closed.recheck->passed);
+  }
+}
+
+TEST(Session, AWrongOutputIsFoundAndSaidSo) {
+  Session session(small_cpu());
+  for (const std::string variant :
+       {"writes_nothing", "one_element_wrong", "writes_nan", "swaps_k_and_v"}) {
+    const Result result = open(session, cell_of(variant));
+    EXPECT_EQ(result.status, Status::kIncorrect) << variant;
+    EXPECT_FALSE(result.reason.empty()) << variant;
+    ASSERT_TRUE(result.check) << variant;
+    EXPECT_FALSE(result.check->passed) << variant;
+    EXPECT_TRUE(result.check->worst) << variant;
+    EXPECT_THROW(session.measure(cell_of(variant).id()), std::exception) << "no time for it";
+  }
+}
+
+TEST(Session, TheWorstElementIsTheWrongOne) {
+  Session session(small_cpu());
+  const Result result = open(session, cell_of("one_element_wrong"));
+  ASSERT_TRUE(result.check && result.check->worst);
+  const WorstElement& worst = *result.check->worst;
+  EXPECT_EQ(result.check->wrong_elements, 1);
+  EXPECT_TRUE(worst.is_v);
+  EXPECT_EQ(worst.seq, kTiny.seq - 1);
+  EXPECT_EQ(worst.dim, kTiny.head_dim - 1);
+  EXPECT_NEAR(worst.actual - worst.expected, 1, 1e-5);
+}
+
+TEST(Session, ARightOutputDoesNotExcuseATrespass) {
+  Session session(small_cpu());
+  const Result before = open(session, cell_of("writes_before_kv"));
+  EXPECT_EQ(before.status, Status::kIncorrect);
+  EXPECT_SAYS(before.reason, "guard band before");
+  const Result after = open(session, cell_of("writes_after_kv"));
+  EXPECT_EQ(after.status, Status::kIncorrect);
+  EXPECT_SAYS(after.reason, "guard band after");
+  const Result input = open(session, cell_of("modifies_input"));
+  EXPECT_EQ(input.status, Status::kIncorrect);
+  EXPECT_SAYS(input.reason, "it changed its input w_down");
+}
+
+TEST(Session, WhatTheTimedLaunchesWriteIsChecked) {
+  Session session(small_cpu());
+  const Result result = outcome(session, cell_of("right_once_only"));
+  EXPECT_EQ(result.status, Status::kIncorrect);
+  EXPECT_SAYS(result.reason, "the timed launches: ");
+  ASSERT_TRUE(result.recheck);
+  EXPECT_FALSE(result.recheck->passed);
+  const Result input = outcome(session, cell_of("modifies_input_later"));
+  EXPECT_EQ(input.status, Status::kIncorrect);
+  EXPECT_SAYS(input.reason, "it changed its input w_down");
+}
+
+TEST(Session, EveryOperandSetIsChecked) {
+  Session session(small_cpu());
+  EXPECT_EQ(outcome(session, cell_of("wrong_in_one_set")).status, Status::kPassed)
+      << "hot runs have one set";
+  const Result wrong = outcome(session, cold_cell_of("wrong_in_one_set"));
+  EXPECT_EQ(wrong.status, Status::kIncorrect);
+  EXPECT_EQ(wrong.recheck->wrong_elements, 1);
+  const Result differs = outcome(session, cold_cell_of("differs_by_set"));
+  EXPECT_EQ(differs.status, Status::kIncorrect);
+  EXPECT_SAYS(differs.reason, "different bits");
+}
+
+TEST(Session, ATrespassInAnySetIsFound) {
+  Session session(small_cpu());
+  const Result one = outcome(session, cold_cell_of("trespasses_in_one_set"));
+  EXPECT_EQ(one.status, Status::kIncorrect);
+  EXPECT_SAYS(one.reason, "guard band after");
+  for (const std::string variant : {"writes_before_kv", "writes_after_kv"}) {
+    EXPECT_EQ(outcome(session, cold_cell_of(variant)).status, Status::kIncorrect) << variant;
+  }
+}
+
+// All share tensors, so whatever a wrong one leaves behind must not fall on the others.
+TEST(Session, AFaultCostsOnlyItsOwnCell) {
+  for (const std::string fault :
+       {"writes_nothing", "one_element_wrong", "writes_nan", "swaps_k_and_v", "writes_before_kv",
+        "writes_after_kv", "modifies_input", "modifies_input_later", "right_once_only", "no_memory",
+        "no_memory_in_launch"}) {
+    Session session(small_cpu());
+    const Cell hot = cell_of("right");
+    const Cell cold = cold_cell_of("right");
+    const Cell bad = cell_of(fault);
+    ASSERT_EQ(open(session, hot).status, Status::kPassed);
+    const bool is_open = open(session, bad).status == Status::kPassed;
+    EXPECT_EQ(open(session, cold).status, Status::kPassed) << fault;
+    session.measure(hot.id());
+    if (is_open) {
+      session.measure(bad.id());
+    }
+    session.measure(cold.id());
+    EXPECT_EQ(session.close(hot.id()).status, Status::kPassed) << fault;
+    if (is_open) {
+      EXPECT_EQ(session.close(bad.id()).status, Status::kIncorrect) << fault;
+    }
+    const Result last = session.close(cold.id());
+    EXPECT_EQ(last.status, Status::kPassed) << fault << ": " << last.reason;
+    EXPECT_EQ(outcome(session, cell_of("right")).status, Status::kPassed) << fault;
+  }
+}
+
+TEST(Session, ACellThatCannotRunIsSkippedWithItsReason) {
+  Session session(small_cpu());
+  const Result never = open(session, cell_of("cannot_run"));
+  EXPECT_EQ(never.status, Status::kSkipped);
+  EXPECT_EQ(never.reason, "it never can");
+  Cell half = cell_of("right");
+  half.precision = Precision::kFp16;
+  EXPECT_EQ(open(session, half).reason, "knows only fp32");
+  for (const std::string variant : {"no_memory", "no_memory_in_launch"}) {
+    const Result result = open(session, cell_of(variant));
+    EXPECT_EQ(result.status, Status::kSkipped) << variant;
+    EXPECT_SAYS(result.reason, "memory");
+  }
+}
+
+TEST(Session, FailuresComeOutAsTheyAre) {
+  Session session(small_cpu());
+  EXPECT_THROW(open(session, cell_of("throws")), std::runtime_error);
+  const Cell later = cell_of("throws_later");
+  ASSERT_EQ(open(session, later).status, Status::kPassed);
+  EXPECT_THROW(session.measure(later.id()), std::runtime_error);
+  EXPECT_EQ(outcome(session, cell_of("right")).status, Status::kPassed);
+}
+
+TEST(Session, UnknownVariantsDevicesAndCellsAreRefused) {
+  Session session(small_cpu());
+  EXPECT_THROW(open(session, cell_of("unheard_of")), UsageError);
+  EXPECT_THROW(open(session, cell_of("left_out")), UsageError);
+  Cell elsewhere = cell_of("right");
+  elsewhere.device = "GPU-7";
+  EXPECT_THROW(open(session, elsewhere), NoDeviceError);
+  EXPECT_THROW(session.measure("no such cell"), std::exception);
+  EXPECT_THROW(session.close("no such cell"), std::exception);
+}
+
+TEST(Session, OtherTensorsCloseWhatWasOpen) {
+  Session session(small_cpu());
+  const Cell first = cell_of("right");
+  ASSERT_EQ(open(session, first).status, Status::kPassed);
+  Cell other = first;
+  other.inputs.seed = 1;
+  ASSERT_EQ(open(session, other).status, Status::kPassed);
+  Cell third = first;
+  third.problem.seq = 5;
+  ASSERT_EQ(open(session, third).status, Status::kPassed);
+  EXPECT_THROW(session.measure(first.id()), std::exception);
+  EXPECT_EQ(outcome(session, first).status, Status::kPassed);
+}
+
+TEST(Session, ACellMayBeOpenedAgain) {
+  Session session(small_cpu());
+  const Cell cell = cell_of("right");
+  ASSERT_EQ(open(session, cell).status, Status::kPassed);
+  ASSERT_EQ(open(session, cell).status, Status::kPassed);
+  session.measure(cell.id());
+  EXPECT_EQ(session.close(cell.id()).status, Status::kPassed);
+  EXPECT_THROW(session.close(cell.id()), std::exception);
+}
+
+TEST(Session, ExactInputsDemandTheBits) {
+  Session session(small_cpu());
+  Cell cell = cell_of("right");
+  cell.inputs.distribution = Distribution::kExact;
+  const Result result = open(session, cell);
+  ASSERT_EQ(result.status, Status::kPassed) << result.reason;
+  EXPECT_TRUE(result.check->bit_exact);
+}
+
+TEST(Session, SavesOnlyARightOutput) {
+  namespace fs = std::filesystem;
+  const fs::path path =
+      fs::temp_directory_path() / ("mla-bench-session-" + std::to_string(getpid()));
+  Session session(small_cpu());
+  session.open(cell_of("one_element_wrong"), 0, path.string());
+  EXPECT_FALSE(fs::exists(path));
+  session.open(cell_of("right"), 0, path.string());
+  EXPECT_GT(fs::file_size(path), static_cast<std::uintmax_t>(kTinyBytes));
+  fs::remove(path);
+  EXPECT_THROW(session.open(cell_of("right"), 0, "/proc/no/where"), UsageError);
+}
+
+}  // namespace
+}  // namespace mla_bench
