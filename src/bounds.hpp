@@ -31,16 +31,16 @@ struct ErrorBound {
 // generated data on kFma, whose roundings are unbiased, the probabilistic one where it is smaller.
 ErrorBound error_bound(const Inputs& inputs, Precision precision, Unit unit);
 
-// Expected relative Frobenius error ||y - ref|| / ||ref|| of a correct kernel on data whose
-// roundings are independent (`normal`; `positive` stays below); a kernel labelled with a higher
-// precision than it computes in exceeds it many times over. Empty where the tensors are too small
-// for the statistics to hold.
+// Expected relative Frobenius error ||y - ref|| / ||ref|| of a correct kernel on generated data,
+// whose roundings are independent; a kernel labelled with a higher precision than it computes in
+// exceeds it many times over. Empty where the tensors are too small for the statistics to hold.
 std::optional<double> expected_frobenius_error(const Problem& problem, Precision precision,
                                                Unit unit);
 
 // How far above the expectation a correct kernel may come. Emulated ones (bounds_test.cpp) come to
 // 1.3x of it at most, and to 2.1x with 3xTF32 on sm_80, whose steps are half as deep; TF32 whose
-// operands are truncated instead of rounded comes to 3.5x, bf16 or TF32 inside fp32 to 100x and more.
+// operands are truncated instead of rounded comes to 3.5x, bf16 or TF32 inside fp32 to 100x and
+// more.
 inline constexpr double kFrobeniusAllowance = 3.0;
 
 }  // namespace mla_bench

@@ -21,7 +21,7 @@ constexpr std::int64_t kVectorBytes = 16;
 
 // Period of one launch, from one round.
 double period_ns(Timer& timer, double warmup_s) {
-  const TimingPlan plan = plan_timing(estimate_launch_ns(timer, 1), 1);
+  const TimingPlan plan = plan_timing(estimate_launch_ns(timer, 1), timer.fixed_cost_ns(), 1);
   warm_up(timer, plan, warmup_s);
   return median(measure_round(timer, plan, "calibration").samples_ns);
 }
@@ -45,8 +45,8 @@ double copy_rate(Executor& executor, std::int64_t bytes) {
   return rate(executor, executor.copy_workload(to.get(), from.get(), whole));
 }
 
-// The smallest difference between two distinct times of short passes: a multiple of the timer's tick,
-// and with some dozens of passes the tick itself.
+// The smallest difference between two distinct times of short passes: a multiple of the timer's
+// tick, and with some dozens of passes the tick itself.
 double smallest_step_ns(Timer& timer) {
   constexpr int kPasses = 200;
   std::set<double> times;
@@ -84,7 +84,7 @@ Calibration calibrate(Executor& executor) {
   const Launch empty = executor.empty_launch({KernelFacts{.block = {.x = 32}}});
   const std::unique_ptr<Timer> timer = executor.make_timer({empty});
   calibration.tick_ns = smallest_step_ns(*timer);
-  const TimingPlan plan = plan_timing(estimate_launch_ns(*timer, 1), 1);
+  const TimingPlan plan = plan_timing(estimate_launch_ns(*timer, 1), timer->fixed_cost_ns(), 1);
   warm_up(*timer, plan, kWarmupSeconds);
   const Round round = measure_round(*timer, plan, "calibration");
   calibration.empty_launch_ns = median(round.samples_ns);
@@ -108,7 +108,8 @@ Calibration calibrate(Executor& executor) {
   return calibration;
 }
 
-std::optional<Roofline> roofline(const Calibration& calibration, const Cell& cell, Unit unit) {
+std::optional<Roofline> roofline(const Calibration& calibration, const Device& device,
+                                 const Cell& cell, Unit unit) {
   std::optional<double> flop_per_s = calibration.fma_flop_per_s;
   if (unit == Unit::kTensorCore) {
     constexpr double kProductsOf3xTf32 = 3;
@@ -130,14 +131,16 @@ std::optional<Roofline> roofline(const Calibration& calibration, const Cell& cel
         break;
     }
   }
-  const double bytes_per_s = cell.l2 == L2State::kHot ? calibration.cache_bytes_per_s
-                                                      : calibration.memory_bytes_per_s;
+  const double bytes = cell.problem.compulsory_elements() *
+                       static_cast<double>(size_of(stored_type(cell.precision)));
+  const bool in_cache =
+      cell.l2 == L2State::kHot && bytes <= static_cast<double>(device.last_level_cache);
+  const double bytes_per_s =
+      in_cache ? calibration.cache_bytes_per_s : calibration.memory_bytes_per_s;
   if (!flop_per_s || !(*flop_per_s > 0) || !(bytes_per_s > 0)) {
     return std::nullopt;
   }
   constexpr double kNsPerSecond = 1e9;
-  const double bytes = cell.problem.compulsory_elements() *
-                       static_cast<double>(size_of(stored_type(cell.precision)));
   const double arithmetic_ns = cell.problem.flops() / *flop_per_s * kNsPerSecond;
   const double memory_ns = bytes / bytes_per_s * kNsPerSecond;
   return Roofline{.ns = std::max(arithmetic_ns, memory_ns), .by_memory = memory_ns > arithmetic_ns};

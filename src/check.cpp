@@ -83,48 +83,12 @@ std::string verdict(const Check& check, const Comparison& comparison, const Chec
 
 // ---- element by element -------------------------------------------------------------------------
 
-template <typename T>
-bool is_poison(T stored) {
-  const auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(stored);
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == kPoison; });
-}
-
-// What an infinity or NaN in the inputs makes of the answer must show: a NaN as a NaN, an infinity
-// as itself or, from arithmetic that splits operands (3xTF32), as a NaN.
-bool shows(double actual, double expected) {
-  return std::isnan(actual) || actual == expected;
-}
-
-template <typename T>
-Comparison compare_row(const T* stored, std::int64_t first_index, const Reference& reference,
-                       std::int64_t reference_row, std::int64_t columns, const double* absolute,
-                       const ElementRule& rule) {
-  Comparison row;
-  std::int64_t unwritten = 0;
-  for (std::int64_t column = 0; column < columns; ++column) {
-    const std::int64_t i = reference_row * columns + column;
-    const Expected expected{reference.value[i], reference.magnitude[i], absolute[column]};
-    const std::int64_t index = first_index + column;
-    Comparison element = compare_element(index, stored[column], expected, rule);
-    const double actual = to_float(stored[column]);
-    if (!is_finite(expected.value) && !shows(actual, expected.value)) {
-      element.wrong_elements = 1;
-      element.worst_index = index;
-      element.worst_actual = actual;
-      element.worst_expected = expected.value;
-    }
-    unwritten += element.wrong_elements > 0 && is_poison(stored[column]) ? 1 : 0;
-    row = merge(row, element);
-  }
-  row.unwritten_elements = unwritten;
-  return row;
-}
-
 // Every element of the reference's rows. Rows are merged in order, so that the sums' bits do not
 // depend on the threads.
 template <typename T>
 Comparison compare_rows(const T* kv, const Reference& reference, const Problem& problem,
                         const ErrorBound& bound) {
+  const ElementRule rule = element_rule(bound);
   const std::int64_t columns = problem.columns();
   const auto count = 2 * static_cast<std::int64_t>(reference.rows.size());
   std::vector<Comparison> rows(static_cast<std::size_t>(count));
@@ -132,16 +96,18 @@ Comparison compare_rows(const T* kv, const Reference& reference, const Problem& 
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t half = i % 2;
     const std::int64_t first = (half * problem.rows() + reference.rows[i / 2]) * columns;
-    rows[i] = compare_row(kv + first, first, reference, i, columns,
-                          bound.absolute.data() + half * columns, element_rule(bound));
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const std::int64_t from = i * columns + column;
+      const Expected expected{reference.value[from], reference.magnitude[from],
+                              bound.absolute[half * columns + column]};
+      const std::int64_t index = first + column;
+      rows[i] = merge(rows[i], compare_element(index, kv[index], expected, rule));
+    }
   }
   Comparison all;
-  std::int64_t unwritten = 0;
   for (const Comparison& row : rows) {
     all = merge(all, row);
-    unwritten += row.unwritten_elements;
   }
-  all.unwritten_elements = unwritten;
   return all;
 }
 

@@ -1,5 +1,6 @@
 #include "document.hpp"
 
+#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -30,18 +31,44 @@ Json tool_json() {
           {"build_type", facts.build_type}};
 }
 
+// CPUs that this process may run on.
+std::vector<int> allowed_cpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) {
+        cpus.push_back(cpu);
+      }
+    }
+  }
+  return cpus;
+}
+
+// "performance", "powersave", ...; empty where the system does not say (most virtual machines).
+std::string frequency_governor() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  std::string governor;
+  file >> governor;
+  return governor;
+}
+
 // The machine without its name: documents are published.
-Json host_json(const std::vector<Device>& devices) {
+Json host_json(const std::vector<DocumentDevice>& devices) {
   utsname system = {};
   uname(&system);
   Json json{{"system", system.sysname}, {"kernel", system.release}, {"machine", system.machine}};
-  for (const Device& device : devices) {
+  for (const auto& [device, setup, calibration] : devices) {
     if (device.backend == Backend::kCpu) {
       json["cpu"] = device.name;
       json["threads"] = device.threads;
       json["memory_bytes"] = device.memory;
     }
   }
+  json["affinity"] = allowed_cpus();
+  const std::string governor = frequency_governor();
+  json["frequency_governor"] = governor.empty() ? Json(nullptr) : Json(governor);
   return json;
 }
 
@@ -56,10 +83,18 @@ std::string to_text(const Document& document) {
       {"finished_at", document.finished_at.empty() ? Json(nullptr) : Json(document.finished_at)},
       {"ended_by_signal", document.ended_by_signal},
       {"host", host_json(document.devices)},
+      {"cuda", {{"runtime", document.cuda_runtime}, {"driver", document.cuda_driver}}},
       {"devices", Json::array()},
       {"cells", Json::array()}};
-  for (const Device& device : document.devices) {
-    json["devices"].push_back(to_json(device));
+  for (const auto& [device, setup, calibration] : document.devices) {
+    Json entry = to_json(device);
+    if (setup) {
+      entry["setup"] = to_json(*setup);
+    }
+    if (calibration) {
+      entry["calibration"] = to_json(*calibration);
+    }
+    json["devices"].push_back(std::move(entry));
   }
   for (const Result& result : document.cells) {
     json["cells"].push_back(to_json(result));
@@ -118,8 +153,15 @@ std::string default_document_path(const std::string& started_at) {
   std::string time = started_at.substr(0, started_at.size() - 1);
   std::erase(time, ':');
   const std::string_view commit = build_facts().commit;
-  return "results/local/" + time + "-" +
-         (commit.empty() ? "unknown" : std::string(commit.substr(0, kShortCommit))) + ".json";
+  const std::string stem =
+      "results/local/" + time + "-" +
+      (commit.empty() ? "unknown" : std::string(commit.substr(0, kShortCommit)));
+  // Another run may have begun in the same second.
+  std::string path = stem + ".json";
+  for (int next = 2; std::filesystem::exists(path); ++next) {
+    path = stem + "-" + std::to_string(next) + ".json";
+  }
+  return path;
 }
 
 }  // namespace mla_bench

@@ -2,20 +2,31 @@
 // results/schema.json is its JSON Schema.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "executor.hpp"
+#include "calibration.hpp"
+#include "environment.hpp"
 #include "result.hpp"
 
 namespace mla_bench {
 
+// A device of the run, how it is set up, and what it can do at best.
+struct DocumentDevice {
+  Device device;
+  std::optional<GpuSetup> setup;
+  std::optional<Calibration> calibration;
+};
+
 struct Document {
   std::vector<std::string> argv;
-  std::string started_at;   // ISO 8601, UTC
-  std::string finished_at;  // empty while the run lasts
-  int ended_by_signal = 0;  // 0: it was not
-  std::vector<Device> devices;
+  std::string started_at;    // ISO 8601, UTC
+  std::string finished_at;   // empty while the run lasts
+  int ended_by_signal = 0;   // 0: it was not
+  std::string cuda_runtime;  // of this build; empty without CUDA
+  std::string cuda_driver;   // the newest that the driver supports
+  std::vector<DocumentDevice> devices;
   std::vector<Result> cells;
 };
 

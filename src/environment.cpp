@@ -4,9 +4,8 @@
 
 namespace mla_bench {
 
-bool ThrottleReasons::any() const {
-  return software_power_cap || hardware_slowdown || software_thermal || hardware_thermal ||
-         power_brake;
+bool ThrottleReasons::protects() const {
+  return hardware_slowdown || software_thermal || hardware_thermal || power_brake;
 }
 
 std::string ThrottleReasons::in_words() const {

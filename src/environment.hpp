@@ -10,7 +10,8 @@
 
 namespace mla_bench {
 
-// How the GPU is set up; does not change during a run. A fact that the library does not tell is unset.
+// How the GPU is set up; does not change during a run. A fact that the library does not tell is
+// unset.
 struct GpuSetup {
   std::string driver;  // "580.159.04"
   std::optional<int> max_sm_clock_mhz;
@@ -29,9 +30,9 @@ struct ThrottleReasons {
   bool hardware_thermal = false;
   bool power_brake = false;
 
-  // Anything but the power cap means that the GPU protects itself; the cap is normal under full load
-  // and lowers clocks all the same.
-  bool any() const;
+  // The GPU protects itself. The power cap alone is not counted: large products run into it on
+  // every card, and where it lowers the clock the samples show it.
+  bool protects() const;
   // "thermal slowdown by hardware, power brake"; empty where there is none.
   std::string in_words() const;
 

@@ -38,13 +38,28 @@ class Timer {
   virtual ~Timer() = default;
 
   // One pass over `launches` launches, taken round the ring from its start, after enough untimed
-  // ones to be in steady state: at least once round the ring, ending at its end. CUDA: a graph with
+  // ones to be in steady state, which end at the ring's end. CUDA: a graph with
   // the events as nodes, built untimed at the first pass of that length and kept, its node count
   // verified. A later pass of that length runs the graph and nothing else, so that outputs poisoned
   // in between show whether the graph does the work. Throws CudaError, std::runtime_error where the
   // graph does not hold what was launched or would pass kMaxGraphNodes, std::invalid_argument for
   // no launches.
   virtual Replay replay(std::int64_t launches) = 0;
+
+  // About how much of a pass is no launch: events and the start of a graph, or two clock reads.
+  virtual double fixed_cost_ns() const = 0;
+};
+
+// A launch and what one of it does: bytes moved (read plus written), or FLOPs.
+struct Workload {
+  Launch launch;
+  double amount = 0;
+};
+
+// How long the kernels of one launch ran by the GPU's own time stamps, or why that cannot be told.
+struct Durations {
+  std::string missing;
+  double launch_ns = 0;  // sum over a launch's kernels, mean over launches
 };
 
 class Executor {
@@ -78,6 +93,21 @@ class Executor {
   virtual Launch touch_launch(const Problem& problem, StoredType type,
                               const Operands& operands) = 0;
 
+  // Ceilings. Bytes are a multiple of 16; no arithmetic where the device has no such unit or no
+  // probe.
+  virtual Workload copy_workload(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
+  virtual std::optional<Workload> arithmetic_workload(Unit unit, Precision precision) = 0;
+
+  // Host time to enqueue one launch, many in a row; 0 on a CPU, which has no queue.
+  virtual double enqueue_ns(const Launch& launch) = 0;
+
+  // Durations over a pass round the ring. Loads a profiling library into the process, which may
+  // slow whatever is timed later: the last thing to ask of a process.
+  virtual Durations durations(const std::vector<Launch>& ring, std::int64_t launches) = 0;
+
+  // Launches once inside a named range for an outside profiler, and waits.
+  virtual void run_in_range(const Launch& launch, const char* name) = 0;
+
   // Compares every element of `kv` (device memory) with an fp64 product made on the device from
   // `operands` by an independent plain path, whose rows `sample.rows` are themselves held against
   // `sample`, from the CPU. Returns nothing where the device has no such path (a CPU).
@@ -89,6 +119,8 @@ class Executor {
 struct DeviceList {
   std::vector<Device> devices;  // CUDA devices by ordinal, then the CPU
   std::string no_cuda;          // why there is no CUDA device; empty when there is one
+  std::string cuda_runtime;     // "13.0": of this build; empty without CUDA
+  std::string cuda_driver;      // the newest that the driver supports; empty without one
 };
 
 // Quick: makes no CUDA context, and leaves the free memory of CUDA devices to their executors.

@@ -240,6 +240,9 @@ class CpuTimer final : public Timer {
     return {.launches = launches, .ns = elapsed.count()};
   }
 
+  // Two reads of the clock.
+  double fixed_cost_ns() const override { return 50; }
+
  private:
   std::vector<Launch> ring_;
 };
@@ -316,6 +319,34 @@ class CpuExecutor final : public Executor {
 
   Launch touch_launch(const Problem& problem, StoredType type, const Operands& operands) override {
     return [=, threads = device_.threads](Stream) { touch(problem, type, operands, threads); };
+  }
+
+  Workload copy_workload(std::byte* to, const std::byte* from, std::int64_t bytes) override {
+    const auto copy = [=, threads = device_.threads](Stream) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+      for (int part = 0; part < threads; ++part) {
+        const std::int64_t begin = bytes * part / threads;
+        const std::int64_t end = bytes * (part + 1) / threads;
+        std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+      }
+    };
+    return {.launch = copy, .amount = 2.0 * static_cast<double>(bytes)};
+  }
+
+  std::optional<Workload> arithmetic_workload(Unit, Precision) override {
+    return std::nullopt;
+  }
+
+  double enqueue_ns(const Launch&) override {
+    return 0;
+  }
+
+  Durations durations(const std::vector<Launch>&, std::int64_t) override {
+    return {.missing = "a CPU stamps no kernels", .launch_ns = 0};
+  }
+
+  void run_in_range(const Launch& launch, const char*) override {
+    run(launch);
   }
 
   std::optional<Check> check_on_device(const Operands&, const Reference&,

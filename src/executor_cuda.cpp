@@ -1,8 +1,10 @@
 // A CUDA device: its memory, a stream of its own, and passes timed inside a graph.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <stdexcept>
@@ -12,6 +14,7 @@
 #include "check_cuda.hpp"
 #include "errors.hpp"
 #include "executor.hpp"
+#include "kernel_recorder.hpp"
 #include "mla_bench/cuda_check.hpp"
 #include "probes.hpp"
 #include "text.hpp"
@@ -263,6 +266,9 @@ class CudaTimer final : public Timer {
             .clock_mhz = clocks_.mhz()};
   }
 
+  // The intercept over pass lengths, as measured on an H200.
+  double fixed_cost_ns() const override { return 2300; }
+
  private:
   struct Graph {
     OwnedGraphExec exec;
@@ -298,8 +304,9 @@ class CudaTimer final : public Timer {
 
   // Captures, verifies, instantiates and runs once untimed the graph of that many timed launches.
   void build(std::int64_t launches) {
-    // No more than are timed: for slow launches the warm ones would be most of the run.
-    const std::int64_t warm = std::max(ring_size(), std::min(kWarmLaunches, launches));
+    // No more than are timed: for slow launches the warm ones would be most of the run. A long ring
+    // needs no more either, since the pass before this one went round it.
+    const std::int64_t warm = std::min(kWarmLaunches, launches);
     if (launches > kMaxGraphNodes) {  // before counting, which takes as long as there are launches
       throw_too_long(launches, launches);
     }
@@ -367,6 +374,27 @@ class CudaTimer final : public Timer {
   OwnedEvent end_;
   std::map<std::int64_t, Graph> graphs_;  // by number of timed launches
 };
+
+// A pass is warm launches, a clock sample, the timed launches and another clock sample: its records
+// in order of time end with `launches` launches of `kernels` kernels each, and the clock's.
+double launch_duration_ns(const std::vector<KernelRecord>& records, std::size_t kernels,
+                          std::int64_t launches) {
+  const std::size_t timed = kernels * static_cast<std::size_t>(launches);
+  constexpr std::size_t kClockKernels = 2;
+  if (kernels == 0 || records.size() < timed + kClockKernels ||
+      (records.size() - kClockKernels) % kernels != 0) {
+    throw std::runtime_error("CUPTI recorded " + std::to_string(records.size()) +
+                             " kernels of a pass of " + std::to_string(launches) + " launches of " +
+                             std::to_string(kernels));
+  }
+  // The stamps tick coarsely (256 ns were seen on an H200): a mean sees through that, a median does
+  // not.
+  double total_ns = 0;
+  for (std::size_t i = records.size() - 1 - timed; i + 1 < records.size(); ++i) {
+    total_ns += records[i].end_ns - records[i].start_ns;
+  }
+  return total_ns / static_cast<double>(launches);
+}
 
 class CudaExecutor final : public Executor {
  public:
@@ -449,6 +477,56 @@ class CudaExecutor final : public Executor {
     return mla_bench::touch_launch(problem, type, operands, device_);
   }
 
+  Workload copy_workload(std::byte* to, const std::byte* from, std::int64_t bytes) override {
+    return copy_probe(to, from, bytes, device_);
+  }
+
+  std::optional<Workload> arithmetic_workload(Unit unit, Precision precision) override {
+    return unit == Unit::kFma ? fma_probe(device_) : tensor_probe(precision, device_);
+  }
+
+  double enqueue_ns(const Launch& launch) override {
+    make_current();
+    constexpr int kLaunches = 500;  // fits the queue, so that none waits for the GPU
+    run(launch);
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kLaunches; ++i) {
+      launch(stream_.get());
+    }
+    const std::chrono::duration<double, std::nano> elapsed =
+        std::chrono::steady_clock::now() - start;
+    MLA_BENCH_CHECK(cudaStreamSynchronize(stream_.get()));
+    return elapsed.count() / kLaunches;
+  }
+
+  Durations durations(const std::vector<Launch>& ring, std::int64_t launches) override {
+    make_current();
+    if (!recorder_) {
+      recorder_ = load_kernel_recorder();
+    }
+    if (recorder_->recorder == nullptr) {
+      return {.missing = recorder_->missing, .launch_ns = 0};
+    }
+    const std::size_t kernels = kernels_of(ring.front()).size();
+    try {
+      // A timer of its own, so that its graph is made while kernels are recorded.
+      const std::vector<KernelRecord> records =
+          recorder_->recorder->record([&] { make_timer(ring)->replay(launches); });
+      return {.missing = "", .launch_ns = launch_duration_ns(records, kernels, launches)};
+    } catch (const CudaError&) {
+      throw;
+    } catch (const std::runtime_error& error) {
+      return {.missing = error.what(), .launch_ns = 0};
+    }
+  }
+
+  void run_in_range(const Launch& launch, const char* name) override {
+    run(launch);  // loads the kernels, outside the range
+    nvtxRangePushA(name);
+    run(launch);
+    nvtxRangePop();
+  }
+
   std::optional<Check> check_on_device(const Operands& operands, const Reference& sample,
                                        const CheckContext& context) override {
     make_current();
@@ -468,12 +546,19 @@ class CudaExecutor final : public Executor {
 
   Device device_;
   OwnedStream stream_;
+  std::optional<LoadedRecorder> recorder_;
 };
 
 }  // namespace
 
 DeviceList find_cuda_devices() {
   DeviceList list;
+  list.cuda_runtime = version_text(CUDART_VERSION);
+  int driver = 0;
+  ignore(cudaDriverGetVersion(&driver));
+  if (driver > 0) {
+    list.cuda_driver = version_text(driver);
+  }
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
   for (int ordinal = 0; error == cudaSuccess && ordinal < count; ++ordinal) {
@@ -483,7 +568,8 @@ DeviceList find_cuda_devices() {
   }
   if (error != cudaSuccess || count == 0) {
     ignore(error);
-    return {.devices = {}, .no_cuda = why_no_device(error)};
+    list.devices.clear();
+    list.no_cuda = why_no_device(error);
   }
   return list;
 }

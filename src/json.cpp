@@ -158,6 +158,62 @@ KernelFacts kernel_from_json(const Json& json) {
           .blocks_per_sm = get<int>(json, "blocks_per_sm")};
 }
 
+// Keeps a key only where there is a value.
+template <typename Value>
+void put(Json& json, const char* key, const std::optional<Value>& value) {
+  if (value) {
+    json[key] = *value;
+  }
+}
+
+Json to_json(const ThrottleReasons& reasons) {
+  return {{"software_power_cap", reasons.software_power_cap},
+          {"hardware_slowdown", reasons.hardware_slowdown},
+          {"software_thermal", reasons.software_thermal},
+          {"hardware_thermal", reasons.hardware_thermal},
+          {"power_brake", reasons.power_brake}};
+}
+
+Json to_json(const GpuState& state) {
+  Json json = Json::object();
+  put(json, "sm_clock_mhz", state.sm_clock_mhz);
+  put(json, "memory_clock_mhz", state.memory_clock_mhz);
+  put(json, "power_w", state.power_w);
+  put(json, "temperature_c", state.temperature_c);
+  json["throttle"] = to_json(state.throttle);
+  put(json, "other_processes", state.other_processes);
+  return json;
+}
+
+GpuState state_from_json(const Json& json) {
+  const Json& throttle = member(json, "throttle");
+  return {.sm_clock_mhz = get_optional<int>(json, "sm_clock_mhz"),
+          .memory_clock_mhz = get_optional<int>(json, "memory_clock_mhz"),
+          .power_w = get_optional<double>(json, "power_w"),
+          .temperature_c = get_optional<int>(json, "temperature_c"),
+          .throttle = {.software_power_cap = get<bool>(throttle, "software_power_cap"),
+                       .hardware_slowdown = get<bool>(throttle, "hardware_slowdown"),
+                       .software_thermal = get<bool>(throttle, "software_thermal"),
+                       .hardware_thermal = get<bool>(throttle, "hardware_thermal"),
+                       .power_brake = get<bool>(throttle, "power_brake")},
+          .other_processes = get_optional<int>(json, "other_processes")};
+}
+
+std::optional<GpuState> optional_state(const Json& json, const char* key) {
+  return json.contains(key) ? std::optional(state_from_json(json.at(key))) : std::nullopt;
+}
+
+Json to_json(const Floors& floors) {
+  return {{"empty_ns", floors.empty_ns}, {"touch_ns", floors.touch_ns}};
+}
+
+Json to_json(const ColdProof& proof) {
+  return {{"sets", proof.sets},
+          {"period_ns", proof.period_ns},
+          {"more_sets", proof.more_sets},
+          {"more_sets_period_ns", proof.more_sets_period_ns}};
+}
+
 Json to_json(const Summary& summary) {
   return {{"median_ns", summary.median_ns},
           {"min_ns", summary.min_ns},
@@ -235,11 +291,59 @@ Json to_json(const KernelFacts& kernel) {
 }
 
 Json to_json(const Round& round) {
-  return {{"short_launches", round.short_launches},
-          {"long_launches", round.long_launches},
-          {"short_ns", round.short_ns},
-          {"long_ns", round.long_ns},
-          {"samples_ns", round.samples_ns}};
+  Json json{{"short_launches", round.short_launches},
+            {"long_launches", round.long_launches},
+            {"short_ns", round.short_ns},
+            {"long_ns", round.long_ns},
+            {"samples_ns", round.samples_ns}};
+  if (!round.clock_mhz.empty()) {
+    json["clock_mhz"] = round.clock_mhz;
+    json["slow_clock_samples"] = round.slow_clock_samples;
+  }
+  if (round.before) {
+    json["before"] = to_json(*round.before);
+  }
+  if (round.after) {
+    json["after"] = to_json(*round.after);
+  }
+  return json;
+}
+
+Json to_json(const Referee& referee) {
+  if (!referee.missing.empty()) {
+    return {{"missing", referee.missing}};
+  }
+  return {{"duration_ns", referee.duration_ns},
+          {"gap_ns", referee.gap_ns},
+          {"empty_gap_ns", referee.empty_gap_ns},
+          {"band_ns", referee.band_ns}};
+}
+
+Json to_json(const GpuSetup& setup) {
+  Json json{{"driver", setup.driver}};
+  put(json, "max_sm_clock_mhz", setup.max_sm_clock_mhz);
+  put(json, "max_memory_clock_mhz", setup.max_memory_clock_mhz);
+  put(json, "power_limit_w", setup.power_limit_w);
+  put(json, "ecc", setup.ecc);
+  put(json, "mig", setup.mig);
+  put(json, "persistence", setup.persistence);
+  return json;
+}
+
+Json to_json(const Calibration& calibration) {
+  Json json{{"measured_at", calibration.measured_at},
+            {"tick_ns", calibration.tick_ns},
+            {"empty_launch_ns", calibration.empty_launch_ns},
+            {"replay_intercept_ns", calibration.replay_intercept_ns},
+            {"enqueue_ns", calibration.enqueue_ns},
+            {"launch_and_wait_ns", calibration.launch_and_wait_ns},
+            {"memory_bytes_per_s", calibration.memory_bytes_per_s},
+            {"cache_bytes_per_s", calibration.cache_bytes_per_s}};
+  put(json, "fma_flop_per_s", calibration.fma_flop_per_s);
+  put(json, "tf32_flop_per_s", calibration.tf32_flop_per_s);
+  put(json, "bf16_flop_per_s", calibration.bf16_flop_per_s);
+  put(json, "fp16_flop_per_s", calibration.fp16_flop_per_s);
+  return json;
 }
 
 Json to_json(const Result& result) {
@@ -257,6 +361,20 @@ Json to_json(const Result& result) {
     json["kernels"].push_back(to_json(kernel));
   }
   json["choice"] = result.choice;
+  if (result.floors) {
+    json["floors"] = to_json(*result.floors);
+  }
+  put(json, "api_latency_ns", result.api_latency_ns);
+  if (result.roofline) {
+    json["roofline"] = {{"ns", result.roofline->ns},
+                        {"bound", result.roofline->by_memory ? "memory" : "arithmetic"}};
+  }
+  if (result.cold_proof) {
+    json["cold_proof"] = to_json(*result.cold_proof);
+  }
+  if (result.referee) {
+    json["referee"] = to_json(*result.referee);
+  }
   json["rounds"] = Json::array();
   for (const Round& round : result.rounds) {
     json["rounds"].push_back(to_json(round));
@@ -301,7 +419,50 @@ Round round_from_json(const Json& json) {
           .long_launches = get<std::int64_t>(json, "long_launches"),
           .short_ns = get<std::vector<double>>(json, "short_ns"),
           .long_ns = get<std::vector<double>>(json, "long_ns"),
-          .samples_ns = get<std::vector<double>>(json, "samples_ns")};
+          .samples_ns = get<std::vector<double>>(json, "samples_ns"),
+          .clock_mhz =
+              get_optional<std::vector<double>>(json, "clock_mhz").value_or(std::vector<double>{}),
+          .slow_clock_samples = get_optional<std::vector<std::int64_t>>(json, "slow_clock_samples")
+                                    .value_or(std::vector<std::int64_t>{}),
+          .before = optional_state(json, "before"),
+          .after = optional_state(json, "after")};
+}
+
+Referee referee_from_json(const Json& json) {
+  Referee referee;
+  referee.missing = get_optional<std::string>(json, "missing").value_or("");
+  if (referee.missing.empty()) {
+    referee.duration_ns = get<double>(json, "duration_ns");
+    referee.gap_ns = get<double>(json, "gap_ns");
+    referee.empty_gap_ns = get<double>(json, "empty_gap_ns");
+    referee.band_ns = get<double>(json, "band_ns");
+  }
+  return referee;
+}
+
+GpuSetup setup_from_json(const Json& json) {
+  return {.driver = get<std::string>(json, "driver"),
+          .max_sm_clock_mhz = get_optional<int>(json, "max_sm_clock_mhz"),
+          .max_memory_clock_mhz = get_optional<int>(json, "max_memory_clock_mhz"),
+          .power_limit_w = get_optional<double>(json, "power_limit_w"),
+          .ecc = get_optional<bool>(json, "ecc"),
+          .mig = get_optional<bool>(json, "mig"),
+          .persistence = get_optional<bool>(json, "persistence")};
+}
+
+Calibration calibration_from_json(const Json& json) {
+  return {.measured_at = get<std::string>(json, "measured_at"),
+          .tick_ns = get<double>(json, "tick_ns"),
+          .empty_launch_ns = get<double>(json, "empty_launch_ns"),
+          .replay_intercept_ns = get<double>(json, "replay_intercept_ns"),
+          .enqueue_ns = get<double>(json, "enqueue_ns"),
+          .launch_and_wait_ns = get<double>(json, "launch_and_wait_ns"),
+          .memory_bytes_per_s = get<double>(json, "memory_bytes_per_s"),
+          .cache_bytes_per_s = get<double>(json, "cache_bytes_per_s"),
+          .fma_flop_per_s = get_optional<double>(json, "fma_flop_per_s"),
+          .tf32_flop_per_s = get_optional<double>(json, "tf32_flop_per_s"),
+          .bf16_flop_per_s = get_optional<double>(json, "bf16_flop_per_s"),
+          .fp16_flop_per_s = get_optional<double>(json, "fp16_flop_per_s")};
 }
 
 Result result_from_json(const Json& json) {
@@ -319,6 +480,27 @@ Result result_from_json(const Json& json) {
     result.kernels.push_back(kernel_from_json(kernel));
   }
   result.choice = get<std::string>(json, "choice");
+  if (json.contains("floors")) {
+    const Json& floors = json.at("floors");
+    result.floors = Floors{.empty_ns = get<double>(floors, "empty_ns"),
+                           .touch_ns = get<double>(floors, "touch_ns")};
+  }
+  result.api_latency_ns = get_optional<double>(json, "api_latency_ns");
+  if (json.contains("roofline")) {
+    const Json& line = json.at("roofline");
+    result.roofline = Roofline{.ns = get<double>(line, "ns"),
+                               .by_memory = get<std::string>(line, "bound") == "memory"};
+  }
+  if (json.contains("cold_proof")) {
+    const Json& proof = json.at("cold_proof");
+    result.cold_proof = ColdProof{.sets = get<std::int64_t>(proof, "sets"),
+                                  .period_ns = get<double>(proof, "period_ns"),
+                                  .more_sets = get<std::int64_t>(proof, "more_sets"),
+                                  .more_sets_period_ns = get<double>(proof, "more_sets_period_ns")};
+  }
+  if (json.contains("referee")) {
+    result.referee = referee_from_json(json.at("referee"));
+  }
   for (const Json& round : member(json, "rounds")) {
     result.rounds.push_back(round_from_json(round));
   }

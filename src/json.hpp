@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "calibration.hpp"
+#include "environment.hpp"
 #include "executor.hpp"
-#include "options.hpp"
 #include "result.hpp"
 
 namespace mla_bench {
@@ -20,13 +21,19 @@ Json to_json(const Check& check);
 Json to_json(const KernelFacts& kernel);
 Json to_json(const Round& round);
 Json to_json(const Result& result);
+Json to_json(const Referee& referee);
 Json to_json(const Device& device);
+Json to_json(const GpuSetup& setup);
+Json to_json(const Calibration& calibration);
 
 // Each throws UsageError that names the key where one is missing, of the wrong type or not finite.
 Cell cell_from_json(const Json& json);
 Round round_from_json(const Json& json);
 Result result_from_json(const Json& json);
+Referee referee_from_json(const Json& json);
 Device device_from_json(const Json& json);
+GpuSetup setup_from_json(const Json& json);
+Calibration calibration_from_json(const Json& json);
 
 // Whether JSON can hold these bytes.
 bool is_utf8(const std::string& text);

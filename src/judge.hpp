@@ -1,12 +1,10 @@
-// Whether a time can be believed: from the evidence beside it, all of it recorded, none of it measured
-// here. A pure function, so every rule is tested without a GPU.
+// Whether a time can be believed: from the evidence beside it, all of it recorded, none of it
+// measured here. A pure function, so every rule is tested without a GPU.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "calibration.hpp"
 #include "result.hpp"
 
 namespace mla_bench {
@@ -14,8 +12,8 @@ namespace mla_bench {
 // Why the result's time cannot be trusted, a line each; none where it can. Looks at
 //   the proof that a cold run was cold,
 //   the referee: period - duration against the same gap of the empty kernel,
-//   the environment: throttling, clocks that fell inside a round, other processes,
-//   the roofline: nothing is faster than light.
-std::vector<std::string> doubts(const Result& result, const Calibration* calibration, Unit unit);
+//   the environment: throttling, clocks that fell inside a round or between rounds, other
+//   processes, the roofline: nothing is faster than light.
+std::vector<std::string> doubts(const Result& result);
 
 }  // namespace mla_bench

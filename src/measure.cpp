@@ -8,15 +8,18 @@
 #include <cmath>
 #include <exception>
 
+#include "statistics.hpp"
+
 namespace mla_bench {
 namespace {
 
 // A pass this long makes event ticks (32 ns on an H200) and clock reads vanish: 32 ns / 0.75 ms <
 // 0.01 %.
 constexpr double kLongPassNs = 1e6;
-// Above this, one launch is long enough beside the fixed cost of a pass (2.3 us measured on an
-// H200).
-constexpr double kFixedCostNegligibleNs = 5e6;
+// A fixed cost below this part of a pass is left in it.
+constexpr double kNegligible = 0.001;
+// The estimate takes a first pass this long as it is: another would cost more than it tells.
+constexpr double kSlowPassNs = 20e6;
 // Graphs of more nodes take long to instantiate and add nothing.
 constexpr std::int64_t kMostLaunches = 2048;
 // Samples of a round, and the time that slow cells may take for one.
@@ -26,6 +29,10 @@ constexpr double kRoundNs = 100e6;
 // Cold operands: five times the cache, as flashinfer asks; the proof with twice as many is what
 // counts.
 constexpr std::int64_t kColdCacheMultiple = 5;
+// More sets than this take graphs whose building outlasts the measurement.
+constexpr std::int64_t kMostSets = 8192;
+// A sample whose clock is lower than this part of its round's is marked.
+constexpr double kSlowClock = 0.97;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -53,23 +60,26 @@ std::int64_t ring_size(L2State l2, std::int64_t operand_bytes, std::int64_t cach
   if (l2 == L2State::kHot) {
     return 1;
   }
-  return std::max<std::int64_t>(
-      2, round_up(kColdCacheMultiple * cache_bytes, operand_bytes) / operand_bytes);
+  return std::clamp<std::int64_t>(
+      round_up(kColdCacheMultiple * cache_bytes, operand_bytes) / operand_bytes, 2, kMostSets);
 }
 
-TimingPlan plan_timing(double launch_ns, std::int64_t ring) {
+bool fills_cache(std::int64_t sets, std::int64_t operand_bytes, std::int64_t cache_bytes) {
+  return sets * operand_bytes >= kColdCacheMultiple * cache_bytes;
+}
+
+TimingPlan plan_timing(double launch_ns, double fixed_cost_ns, std::int64_t ring) {
+  // Whole turns of the ring, at least two where a quarter of them is to be taken away.
+  const double turn_ns = std::max(launch_ns, 1.0) * static_cast<double>(ring);
+  const auto wanted = static_cast<std::int64_t>(std::ceil(kLongPassNs / turn_ns));
+  const std::int64_t most = std::max<std::int64_t>(2, kMostLaunches / ring);
+  std::int64_t turns = std::clamp<std::int64_t>(wanted, 1, most);
   TimingPlan plan;
-  if (launch_ns >= kFixedCostNegligibleNs) {
-    plan.long_launches = ring;
-  } else {
-    // Whole turns of the ring, at least two, so that a quarter of them can be taken away.
-    const double turn_ns = std::max(launch_ns, 1.0) * static_cast<double>(ring);
-    const auto wanted = static_cast<std::int64_t>(std::ceil(kLongPassNs / turn_ns));
-    const std::int64_t most = std::max<std::int64_t>(2, kMostLaunches / ring);
-    const std::int64_t turns = std::clamp<std::int64_t>(wanted, 2, most);
-    plan.long_launches = turns * ring;
+  if (fixed_cost_ns > kNegligible * static_cast<double>(turns) * turn_ns) {
+    turns = std::max<std::int64_t>(turns, 2);
     plan.short_launches = std::max<std::int64_t>(1, turns / 4) * ring;
   }
+  plan.long_launches = turns * ring;
   const double sample_ns =
       launch_ns * static_cast<double>(plan.short_launches + plan.long_launches);
   const double affordable = kRoundNs / std::max(sample_ns, 1.0);
@@ -85,7 +95,7 @@ double estimate_launch_ns(Timer& timer, std::int64_t ring) {
   std::int64_t launches = ring;
   for (int attempt = 0; attempt < 4; ++attempt) {
     Replay replay = timer.replay(launches);
-    if (replay.ns < kFixedCostNegligibleNs) {
+    if (replay.ns < kSlowPassNs) {
       replay = timer.replay(launches);
     }
     launch_ns = replay.ns / static_cast<double>(replay.launches);
@@ -113,12 +123,27 @@ void warm_up(Timer& timer, const TimingPlan& plan, double seconds) {
   }
 }
 
+std::vector<std::int64_t> slow_clock_samples(const std::vector<double>& clock_mhz) {
+  std::vector<std::int64_t> slow;
+  const double usual = clock_mhz.empty() ? 0 : median(clock_mhz);
+  for (std::size_t i = 0; i < clock_mhz.size(); ++i) {
+    if (clock_mhz[i] < kSlowClock * usual) {
+      slow.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  return slow;
+}
+
 Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& name) {
   Round round{.short_launches = plan.short_launches,
               .long_launches = plan.long_launches,
               .short_ns = {},
               .long_ns = {},
-              .samples_ns = {}};
+              .samples_ns = {},
+              .clock_mhz = {},
+              .slow_clock_samples = {},
+              .before = {},
+              .after = {}};
   std::exception_ptr failure;
   const auto sample = [&](benchmark::State& state) {
     for (auto _ : state) {
@@ -131,10 +156,13 @@ Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& nam
       try {
         const double short_ns =
             plan.short_launches > 0 ? timer.replay(plan.short_launches).ns : 0.0;
-        const double long_ns = timer.replay(plan.long_launches).ns;
+        const Replay long_pass = timer.replay(plan.long_launches);
         const auto launches = static_cast<double>(plan.long_launches - plan.short_launches);
-        state.SetIterationTime((long_ns - short_ns) / launches * 1e-9);
-        round.long_ns.push_back(long_ns);
+        state.SetIterationTime((long_pass.ns - short_ns) / launches * 1e-9);
+        round.long_ns.push_back(long_pass.ns);
+        if (long_pass.clock_mhz > 0) {
+          round.clock_mhz.push_back(long_pass.clock_mhz);
+        }
         if (plan.short_launches > 0) {
           round.short_ns.push_back(short_ns);
         }
@@ -146,8 +174,8 @@ Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& nam
       }
     }
   };
-  timer.replay(
-      plan.long_launches);  // untimed: whoever had the last turn left other clocks and lines
+  // Untimed: whoever had the last turn left other clocks and other lines.
+  timer.replay(plan.long_launches);
 
   SampleCollector collector;
   benchmark::ClearRegisteredBenchmarks();
@@ -163,6 +191,7 @@ Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& nam
     std::rethrow_exception(failure);
   }
   round.samples_ns = std::move(collector.samples_ns);
+  round.slow_clock_samples = slow_clock_samples(round.clock_mhz);
   return round;
 }
 

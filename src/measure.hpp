@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "executor.hpp"
 #include "result.hpp"
@@ -17,14 +18,19 @@ struct TimingPlan {
   int replays = 1;  // samples of a round
 };
 
-// Operand sets that a run rotates: one for hot; for cold as many as hold five times the cache, so
-// that each set has left it when its turn comes again.
+// Operand sets that a run rotates: one for hot; for cold as many as fill the cache five times over,
+// so that each set has left it when its turn comes again, but no more than a pass can take turns
+// with.
 std::int64_t ring_size(L2State l2, std::int64_t operand_bytes, std::int64_t cache_bytes);
 
-// The plan for launches of about `launch_ns`: both lengths multiples of the ring (a pass then
-// visits each set equally often), the long pass long enough that the timer's tick is below 0.1 % of
-// the difference.
-TimingPlan plan_timing(double launch_ns, std::int64_t ring);
+// Whether that many sets fill the cache five times over.
+bool fills_cache(std::int64_t sets, std::int64_t operand_bytes, std::int64_t cache_bytes);
+
+// The plan for launches of about `launch_ns` by a timer with that fixed cost: lengths are multiples
+// of the ring (a pass then visits each set equally often), and the long pass is long enough that
+// the timer's tick is below 0.1 % of it. A short pass, whose difference to the long one has no
+// fixed cost, only where that cost is not below 0.1 % of the long pass.
+TimingPlan plan_timing(double launch_ns, double fixed_cost_ns, std::int64_t ring);
 
 // A first estimate of a launch, from passes of growing length.
 double estimate_launch_ns(Timer& timer, std::int64_t ring);
@@ -32,7 +38,10 @@ double estimate_launch_ns(Timer& timer, std::int64_t ring);
 // Replays until three successive times agree within 0.5 % or `seconds` have passed.
 void warm_up(Timer& timer, const TimingPlan& plan, double seconds);
 
-// One round, every sample kept. Throws what the timer throws.
+// One round, every sample kept, those at a slow clock marked. Throws what the timer throws.
 Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& name);
+
+// The samples whose clock was below 97 % of their median.
+std::vector<std::int64_t> slow_clock_samples(const std::vector<double>& clock_mhz);
 
 }  // namespace mla_bench

@@ -1,5 +1,5 @@
-// NVML behind dlopen, so that the program starts without it. Its header is often missing, so the few
-// functions and types used are declared here, after NVIDIA's NVML API reference.
+// NVML behind dlopen, so that the program starts without it. Its header is often missing, so the
+// few functions and types used are declared here, after NVIDIA's NVML API reference.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -166,46 +166,95 @@ std::vector<L2State> l2_states_of(const Parsed& parsed) {
   return {text == "hot" ? L2State::kHot : L2State::kCold};
 }
 
+// One option of a command; `value` is what --help calls its value, null for a flag.
+struct OptionRow {
+  const char* name;
+  const char* value;
+  const char* help;
+};
+
+struct OptionGroup {
+  const char* title;
+  std::vector<OptionRow> rows;
+};
+
+cxxopts::Options grammar_of(const std::string& program, const std::string& purpose,
+                            const std::vector<OptionGroup>& groups) {
+  cxxopts::Options grammar(program, purpose);
+  for (const OptionGroup& group : groups) {
+    cxxopts::OptionAdder add = grammar.add_options(group.title);
+    for (const OptionRow& row : group.rows) {
+      if (row.value == nullptr) {
+        add(row.name, row.help);
+      } else {
+        add(row.name, row.help, cxxopts::value<std::string>(), row.value);
+      }
+    }
+  }
+  return grammar;
+}
+
+constexpr OptionRow kDevice{
+    "device", "LIST", "auto, cpu, cuda:N, cuda:all (default: auto, the first GPU, else the CPU)"};
+constexpr OptionRow kHelp{"help", nullptr, "this text"};
+
 cxxopts::Options run_grammar() {
-  const auto text = [] { return cxxopts::value<std::string>(); };
-  cxxopts::Options grammar(
+  return grammar_of(
       "mla-bench [run]",
       "Checks and times variants of the MLA key/value up-projection:\n"
       "  latent = hidden @ w_down;  k, v = latent @ w_up_k, w_up_v;  kv = stack(k, v)\n"
-      "Lists (a,b,c) multiply: every combination is one cell of the run.\n");
-  // clang-format off: one option a line
-  grammar.add_options("What to run")("variant", "variants by name, or all (see mla-bench list)",
-                                     text(), "LIST")(
-      "precision", "fp32, tf32, bf16, fp16 (default: fp32, or the input file's)", text(), "LIST")(
-      "device", "auto, cpu, cuda:N, cuda:all (default: auto, the first GPU, else the CPU)", text(),
-      "LIST")("l2", "hot, cold or both: are operands in the last-level cache (default: hot)",
-              text(), "STATE")("threads", "OpenMP threads of CPU variants (default: all cores)",
-                               text(), "N");
-  grammar.add_options("Problem (default: the headline 4x96x256, rank 48, 4 heads of 32)")(
-      "batch", "sequences", text(), "LIST")("seq", "tokens of a sequence", text(), "LIST")(
-      "model-dim", "columns of hidden", text(), "LIST")("rank", "columns of the latent", text(),
-                                                        "LIST")(
-      "kv-heads", "heads of k and of v", text(), "LIST")("head-dim", "columns of a head", text(),
-                                                         "LIST");
-  grammar.add_options("Inputs")("inputs", "normal, positive or exact (default: normal)", text(),
-                                "KIND")("seed", "of generated inputs (default: 0)", text(), "N")(
-      "input", "safetensors file with hidden, w_down, w_up_k, w_up_v", text(), "FILE")(
-      "save", "write inputs and kv of the one cell as safetensors", text(), "FILE");
-  grammar.add_options("Measuring")("time-budget", "seconds for the whole run (default: 60)", text(),
-                                   "SECONDS")(
-      "precision-target", "stop a cell when its 95 % interval is this narrow (default: 0.005)",
-      text(), "FRACTION")("rounds", "exactly this many rounds of each cell", text(), "N")(
-      "warmup", "longest warm-up of each cell (default: 0.5)", text(), "SECONDS")(
-      "timeout", "give up a cell that does not answer for so long (default: 120)", text(),
-      "SECONDS")("force", "also run cells that are predicted to take too long");
-  grammar.add_options("Output")(
-      "json", "the document's file, - for stdout (default: results/local/)", text(), "FILE")(
-      "reference", "tell speed against this variant (default: the slowest)", text(), "VARIANT")(
-      "strict", "end with 4 where a time cannot be trusted")("quiet", "no table and no progress")(
-      "dry-run", "print the plan and end")("help", "this text")("version",
-                                                                "version, commit and compilers");
-  // clang-format on
-  return grammar;
+      "Lists (a,b,c) multiply: every combination is one cell of the run.\n",
+      {
+          {"What to run",
+           {
+               {"variant", "LIST", "variants by name, or all (see mla-bench list)"},
+               {"precision", "LIST", "fp32, tf32, bf16, fp16 (default: fp32, or the input file's)"},
+               kDevice,
+               {"l2", "STATE",
+                "hot, cold or both: are operands in the last-level cache (default: hot)"},
+               {"threads", "N", "OpenMP threads of CPU variants (default: all cores)"},
+           }},
+          {"Problem (default: the headline 4x96x256, rank 48, 4 heads of 32)",
+           {
+               {"batch", "LIST", "sequences"},
+               {"seq", "LIST", "tokens of a sequence"},
+               {"model-dim", "LIST", "columns of hidden"},
+               {"rank", "LIST", "columns of the latent"},
+               {"kv-heads", "LIST", "heads of k and of v"},
+               {"head-dim", "LIST", "columns of a head"},
+           }},
+          {"Inputs",
+           {
+               {"inputs", "KIND", "normal, positive or exact (default: normal)"},
+               {"seed", "N", "of generated inputs (default: 0)"},
+               {"input", "FILE", "safetensors file with hidden, w_down, w_up_k, w_up_v"},
+               {"save", "FILE", "write inputs and kv of the one cell as safetensors"},
+           }},
+          {"Measuring",
+           {
+               {"time-budget", "SECONDS", "for the whole run (default: 60)"},
+               {"precision-target", "FRACTION",
+                "stop a cell when its 95 % interval is this narrow (default: 0.005)"},
+               {"rounds", "N", "exactly this many rounds of each cell"},
+               {"warmup", "SECONDS", "longest warm-up of each cell (default: 0.5)"},
+               {"timeout", "SECONDS",
+                "give up a cell that does not answer for so long (default: 120)"},
+               {"force", nullptr, "also run cells that are predicted to take too long"},
+               {"recalibrate", nullptr, "measure the GPU's ceilings even if today's are known"},
+               {"profile", nullptr,
+                "launch each cell once in an NVTX range for an outside profiler, time nothing"},
+           }},
+          {"Output",
+           {
+               {"json", "FILE", "the document's file, - for stdout (default: results/local/)"},
+               {"reference", "VARIANT", "tell speed against this variant (default: the slowest)"},
+               {"strict", nullptr, "end with 4 where a time cannot be trusted"},
+               {"quiet", nullptr, "no table and no progress"},
+               {"dry-run", nullptr, "print the plan and end"},
+               kHelp,
+               {"version", nullptr, "version, commit and compilers"},
+           }},
+      });
 }
 
 RunOptions run_options(const Parsed& parsed) {
@@ -250,17 +299,15 @@ RunOptions run_options(const Parsed& parsed) {
   options.strict = parsed["strict"].as<bool>();
   options.quiet = parsed["quiet"].as<bool>();
   options.dry_run = parsed["dry-run"].as<bool>();
+  options.recalibrate = parsed["recalibrate"].as<bool>();
+  options.profile = parsed["profile"].as<bool>();
   return options;
 }
 
 cxxopts::Options list_grammar() {
-  cxxopts::Options grammar("mla-bench list",
-                           "Lists devices and variants, and why a variant cannot run here.\n");
-  // clang-format off: one option a line
-  grammar.add_options()("device", "auto, cpu, cuda:N, cuda:all (default: auto)",
-                        cxxopts::value<std::string>(), "LIST")("help", "this text");
-  // clang-format on
-  return grammar;
+  return grammar_of("mla-bench list",
+                    "Lists devices and variants, and why a variant cannot run here.\n",
+                    {{"Options", {kDevice, kHelp}}});
 }
 
 constexpr std::string_view kCommands =

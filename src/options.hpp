@@ -50,8 +50,10 @@ struct RunOptions {
   MeasuringOptions measuring;
   bool quiet = false;
   bool dry_run = false;
-  bool force = false;   // run cells that are predicted to take too long
-  bool strict = false;  // untrusted cells end with kInconclusive
+  bool force = false;        // run cells that are predicted to take too long
+  bool strict = false;       // untrusted cells end with kInconclusive
+  bool recalibrate = false;  // measure the devices' ceilings though they are known
+  bool profile = false;      // launch each cell once for an outside profiler, and end
 };
 
 struct ListOptions {

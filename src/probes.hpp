@@ -38,19 +38,13 @@ Launch clock_launch(ClockSample* samples, const Device& device);
 double clock_mhz(std::span<const ClockSample> before, std::span<const ClockSample> after);
 
 // Copies `bytes` (a multiple of 16) on the device.
-Launch copy_launch(std::byte* to, const std::byte* from, std::int64_t bytes, const Device& device);
+Workload copy_probe(std::byte* to, const std::byte* from, std::int64_t bytes, const Device& device);
 
-// Arithmetic out of registers on every SM. `flops` is what one launch computes.
-struct ArithmeticProbe {
-  Launch launch;
-  double flops = 0;
-};
-
-// Independent chains of fp32 fused multiply-adds.
-ArithmeticProbe fma_probe(const Device& device);
-
-// Tensor-core products of random operands: wgmma out of shared memory where the build and the
-// device have it (sm_90a), else mma.sync. `precision` is tf32, bf16 or fp16.
-ArithmeticProbe tensor_probe(Precision precision, const Device& device);
+// Arithmetic out of registers or shared memory on every SM: independent chains of fp32 fused
+// multiply-adds,
+Workload fma_probe(const Device& device);
+// or tensor-core products of random operands: wgmma where the build and the device have it
+// (sm_90a), else mma.sync. `precision` is tf32, bf16 or fp16.
+Workload tensor_probe(Precision precision, const Device& device);
 
 }  // namespace mla_bench

@@ -25,7 +25,6 @@ __global__ void empty_kernel() {}
 // ---- touch and copy
 // --------------------------------------------------------------------------------
 
-// A tensor as whole 16-byte vectors and the bytes that are left over.
 struct Span {
   const std::byte* data;
   std::int64_t bytes;
@@ -37,33 +36,37 @@ struct TouchArguments {
   std::int64_t output_bytes;
 };
 
-__device__ int fold(const Span& span, std::int64_t thread, std::int64_t threads) {
-  int folded = 0;
-  const std::int64_t vectors = span.bytes / kVectorBytes;
-  for (std::int64_t i = thread; i < vectors; i += threads) {
-    const int4 vector = __ldg(reinterpret_cast<const int4*>(span.data) + i);
-    folded ^= vector.x ^ vector.y ^ vector.z ^ vector.w;
-  }
-  for (std::int64_t i = vectors * kVectorBytes + thread; i < span.bytes; i += threads) {
-    folded ^= static_cast<int>(span.data[i]);
-  }
-  return folded;
+// A load that is made though nobody needs its value.
+__device__ int4 load(const int4* address) {
+  int4 value;
+  asm volatile("ld.global.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(address));
+  return value;
 }
 
+// Stores first and loads without waiting for one another: only the traffic is to be timed.
 __global__ void __launch_bounds__(kThreads) touch_kernel(const TouchArguments arguments) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  int folded = 0;
+  const std::int64_t out_vectors = arguments.output_bytes / kVectorBytes;
+  for (std::int64_t i = thread; i < out_vectors; i += threads) {
+    reinterpret_cast<int4*>(arguments.output)[i] = make_int4(1, 2, 3, 4);
+  }
+  for (std::int64_t i = out_vectors * kVectorBytes + thread; i < arguments.output_bytes;
+       i += threads) {
+    arguments.output[i] = std::byte{1};
+  }
+#pragma unroll
   for (const Span& input : arguments.inputs) {
-    folded ^= fold(input, thread, threads);
-  }
-  // What was read goes into what is written, so that no read can be left out.
-  const std::int64_t vectors = arguments.output_bytes / kVectorBytes;
-  for (std::int64_t i = thread; i < vectors; i += threads) {
-    reinterpret_cast<int4*>(arguments.output)[i] = make_int4(folded, folded, folded, folded);
-  }
-  for (std::int64_t i = vectors * kVectorBytes + thread; i < arguments.output_bytes; i += threads) {
-    arguments.output[i] = static_cast<std::byte>(folded);
+    const std::int64_t vectors = input.bytes / kVectorBytes;
+#pragma unroll 4
+    for (std::int64_t i = thread; i < vectors; i += threads) {
+      load(reinterpret_cast<const int4*>(input.data) + i);
+    }
+    for (std::int64_t i = vectors * kVectorBytes + thread; i < input.bytes; i += threads) {
+      asm volatile("" ::"r"(static_cast<int>(input.data[i])));
+    }
   }
 }
 
@@ -305,7 +308,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
 }
 
 template <Precision kPrecision>
-ArithmeticProbe make_tensor_probe(const Device& device) {
+Workload make_tensor_probe(const Device& device) {
   constexpr unsigned kSeed = 20231;
   const auto sms = static_cast<unsigned>(device.multiprocessors);
   if (device.sm == 90) {
@@ -318,7 +321,7 @@ ArithmeticProbe make_tensor_probe(const Device& device) {
                                                                                      nullptr);
                   MLA_BENCH_CHECK(cudaGetLastError());
                 },
-            .flops = products * flops};
+            .amount = products * flops};
   }
   const double products =
       static_cast<double>(sms) * kMmaBlocksPerSm * (kThreads / 32) * kMmaSteps * kMmaChains;
@@ -330,7 +333,7 @@ ArithmeticProbe make_tensor_probe(const Device& device) {
                         kSeed, nullptr);
                 MLA_BENCH_CHECK(cudaGetLastError());
               },
-          .flops = products * flops};
+          .amount = products * flops};
 }
 
 }  // namespace
@@ -370,12 +373,13 @@ Launch touch_launch(const Problem& problem, StoredType type, const Operands& ope
                                             span(operands.w_up_v, problem.up_count())},
                                  .output = static_cast<std::byte*>(operands.kv),
                                  .output_bytes = problem.kv_count() * size_of(type)};
-  // A vector a thread where the tensors are small, four blocks an SM where they are large.
-  constexpr int kBlocksPerSm = 4;
+  // A block for each SM where the tensors are small, since blocks cost launch time, and up to eight
+  // where they are large.
+  constexpr int kBlocksPerSm = 8;
   const std::int64_t largest = std::max(arguments.output_bytes, arguments.inputs[0].bytes);
   const std::int64_t wanted = (largest / kVectorBytes + kThreads - 1) / kThreads;
-  const auto blocks = static_cast<unsigned>(
-      std::clamp<std::int64_t>(wanted, 1, kBlocksPerSm * device.multiprocessors));
+  const auto blocks = static_cast<unsigned>(std::clamp<std::int64_t>(
+      wanted, device.multiprocessors, kBlocksPerSm * device.multiprocessors));
   return [arguments, blocks](Stream stream) {
     touch_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(arguments);
     MLA_BENCH_CHECK(cudaGetLastError());
@@ -411,17 +415,19 @@ double clock_mhz(std::span<const ClockSample> before, std::span<const ClockSampl
   return mhz.empty() ? 0 : median(mhz);
 }
 
-Launch copy_launch(std::byte* to, const std::byte* from, std::int64_t bytes, const Device& device) {
+Workload copy_probe(std::byte* to, const std::byte* from, std::int64_t bytes,
+                    const Device& device) {
   constexpr int kBlocksPerSm = 8;
   const auto blocks = static_cast<unsigned>(kBlocksPerSm * device.multiprocessors);
-  return [=](Stream stream) {
+  const auto copy = [=](Stream stream) {
     copy_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
         reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), bytes / kVectorBytes);
     MLA_BENCH_CHECK(cudaGetLastError());
   };
+  return {.launch = copy, .amount = 2.0 * static_cast<double>(bytes)};
 }
 
-ArithmeticProbe fma_probe(const Device& device) {
+Workload fma_probe(const Device& device) {
   const auto blocks = static_cast<unsigned>(kFmaBlocksPerSm * device.multiprocessors);
   return {.launch =
               [blocks](Stream stream) {
@@ -429,10 +435,10 @@ ArithmeticProbe fma_probe(const Device& device) {
                                                                                        nullptr);
                 MLA_BENCH_CHECK(cudaGetLastError());
               },
-          .flops = 2.0 * blocks * kThreads * kFmaSteps * kFmaChains};
+          .amount = 2.0 * blocks * kThreads * kFmaSteps * kFmaChains};
 }
 
-ArithmeticProbe tensor_probe(Precision precision, const Device& device) {
+Workload tensor_probe(Precision precision, const Device& device) {
   switch (precision) {
     case Precision::kBf16:
       return make_tensor_probe<Precision::kBf16>(device);

@@ -92,7 +92,8 @@ double reference_ns(const std::vector<const Result*>& block,
 
 std::string block_table(const std::vector<const Result*>& block,
                         const std::optional<std::string>& reference) {
-  std::vector<Row> rows{{"variant", "median", "+-95 %", "GFLOP/s", "GB/s", "speed", "check"}};
+  std::vector<Row> rows{
+      {"variant", "median", "+-95 %", "x floor", "roofline", "GFLOP/s", "GB/s", "speed", "check"}};
   const double base_ns = reference_ns(block, reference);
   std::string without_time;
   for (const Result* result : block) {
@@ -106,14 +107,20 @@ std::string block_table(const std::vector<const Result*>& block,
     const double half = (summary.ci95_high_ns - summary.ci95_low_ns) / 2;
     const double bytes = cell.problem.compulsory_elements() *
                          static_cast<double>(size_of(stored_type(cell.precision)));
+    const bool is_unproven = result->cold_proof && result->cold_proof->more_sets == 0;
+    const std::string unproven = is_unproven ? ", cold: unproven" : "";
     const std::string trusted =
         result->status == Status::kUntrusted ? " UNTRUSTED: " + printable(result->reason) : "";
-    rows.push_back({cell.variant, human_time(summary.median_ns),
-                    std::isfinite(half) ? fixed(100 * half / summary.median_ns, 2) + " %" : "-",
-                    fixed(cell.problem.flops() / summary.median_ns, 1),
-                    fixed(bytes / summary.median_ns, 1),
-                    fixed(base_ns / summary.median_ns, 2) + "x",
-                    (result->check ? check_words(*result->check) : "") + trusted});
+    rows.push_back(
+        {cell.variant, human_time(summary.median_ns),
+         std::isfinite(half) ? fixed(100 * half / summary.median_ns, 2) + " %" : "-",
+         result->floors && result->floors->touch_ns > 0
+             ? fixed(summary.median_ns / result->floors->touch_ns, 2)
+             : "-",
+         result->roofline ? fixed(100 * result->roofline->ns / summary.median_ns, 1) + " %" : "-",
+         fixed(cell.problem.flops() / summary.median_ns, 1), fixed(bytes / summary.median_ns, 1),
+         fixed(base_ns / summary.median_ns, 2) + "x",
+         (result->check ? check_words(*result->check) : "") + unproven + trusted});
   }
   return (rows.size() > 1 ? aligned(rows) : "") + without_time;
 }

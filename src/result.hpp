@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "environment.hpp"
 #include "inputs.hpp"
 #include "mla_bench/variant.hpp"
 
@@ -56,6 +57,13 @@ struct Round {
   std::vector<double> short_ns;    // whole passes, as the timer gave them
   std::vector<double> long_ns;     // whole passes
   std::vector<double> samples_ns;  // (long - short) / (long_launches - short_launches), per launch
+  // SM clock over each long pass; empty on a CPU.
+  std::vector<double> clock_mhz;
+  // Samples whose clock was below 97 % of the round's median: kept, but marked.
+  std::vector<std::int64_t> slow_clock_samples;
+  // Around the round, where the environment can be asked.
+  std::optional<GpuState> before;
+  std::optional<GpuState> after;
 };
 
 // Per launch. The median is over all samples; the interval comes from the spread between rounds.
@@ -68,15 +76,51 @@ struct Summary {
   std::int64_t samples = 0;
 };
 
+// Periods of launches that do none of the operator's arithmetic, measured beside it.
+struct Floors {
+  double empty_ns = 0;  // the same launch shapes, nothing done
+  double touch_ns = 0;  // every input read and every output written once
+};
+
+// Whether a cold run was cold: the period with as many operand sets again must not differ, or the
+// sets had not left the cache when their turn came.
+struct ColdProof {
+  std::int64_t sets = 0;
+  double period_ns = 0;
+  std::int64_t more_sets =
+      0;  // 0: not tried, since it would take more launches than a pass may have
+  double more_sets_period_ns = 0;
+};
+
+// The second witness: how long the kernels themselves ran by the GPU's own time stamps.
+struct Referee {
+  std::string missing;      // why there is none; the numbers below are then meaningless
+  double duration_ns = 0;   // of the kernels of one launch, without the gaps between them
+  double gap_ns = 0;        // period - duration
+  double empty_gap_ns = 0;  // the same of the empty kernels of the same launch shapes
+  double band_ns = 0;       // how far the two gaps may differ, as calibrated on this device
+};
+
+// The least time that a cell's credited work can take on its device, by measured ceilings.
+struct Roofline {
+  double ns = 0;
+  bool by_memory = false;  // bytes bind, not arithmetic
+};
+
 struct Result {
   Cell cell;
   Status status = Status::kSkipped;
-  std::string reason;            // one line; empty when passed
-  std::optional<Check> check;    // of the launch before timing
-  std::optional<Check> recheck;  // of what the timed launches wrote
-  std::vector<KernelFacts> kernels;
+  std::string reason;                // one line; empty when passed
+  std::optional<Check> check;        // of the launch before timing
+  std::optional<Check> recheck;      // of what the timed launches wrote
+  std::vector<KernelFacts> kernels;  // as captured, a library's too
   std::string choice;
+  std::optional<Floors> floors;
+  std::optional<double> api_latency_ns;  // host call to completion; no part of any other time
   std::vector<Round> rounds;
+  std::optional<Roofline> roofline;
+  std::optional<ColdProof> cold_proof;
+  std::optional<Referee> referee;
   std::optional<Summary> summary;  // only for a right output
 };
 

@@ -1,14 +1,16 @@
 #include "session.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <utility>
-#include <vector>
 
 #include "check.hpp"
 #include "errors.hpp"
 #include "measure.hpp"
 #include "operand_set.hpp"
 #include "reference.hpp"
+#include "statistics.hpp"
 
 namespace mla_bench {
 namespace {
@@ -16,6 +18,23 @@ namespace {
 // Rows and projections that a check samples are drawn from this, so that a repeated run checks
 // alike.
 constexpr std::uint64_t kSamplingSeed = 0x6d6c615f63686b;
+
+// How far the gap between period and duration may stray from the empty kernel's, beyond what the
+// kernels of known work stray: the ramp and the drain of blocks that do different work overlap the
+// gap differently (0.45 us was the most on an H200), and long launches see the clock change.
+constexpr double kGapSlackNs = 500;
+constexpr double kGapSlackOfPeriod = 0.01;
+
+// Launches whose durations are asked for: their median is as stable as need be.
+constexpr std::int64_t kWitnessedLaunches = 64;
+
+// What an outside profiler is told to look for.
+constexpr const char* kProfiledRange = "mla_bench_cell";
+
+// Host calls whose latency is measured, fewer where one takes long.
+constexpr int kApiCalls = 31;
+constexpr int kFewestApiCalls = 3;
+constexpr double kApiSeconds = 0.05;
 
 const Variant& find_variant(const Cell& cell) {
   for (const Listed& listed : registry()) {
@@ -38,6 +57,32 @@ Device find_device(const DeviceList& devices, const Cell& cell) {
   throw NoDeviceError("device " + cell.device + " is gone");
 }
 
+// Period of a ring of launches, from one round.
+double period_ns(Executor& executor, std::vector<Launch> launches) {
+  const auto ring = static_cast<std::int64_t>(launches.size());
+  const std::unique_ptr<Timer> timer = executor.make_timer(std::move(launches));
+  const TimingPlan plan =
+      plan_timing(estimate_launch_ns(*timer, ring), timer->fixed_cost_ns(), ring);
+  return median(measure_round(*timer, plan, "floor").samples_ns);
+}
+
+// Host call to completion, the median of some calls.
+double api_latency_ns(Executor& executor, const Launch& launch) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point first = Clock::now();
+  std::vector<double> times;
+  while (times.size() < kApiCalls) {
+    const Clock::time_point start = Clock::now();
+    executor.run(launch);
+    times.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+    const std::chrono::duration<double> spent = Clock::now() - first;
+    if (times.size() >= kFewestApiCalls && spent.count() > kApiSeconds) {
+      break;
+    }
+  }
+  return median(times);
+}
+
 }  // namespace
 
 struct Session::Tensors {
@@ -46,23 +91,37 @@ struct Session::Tensors {
   std::unique_ptr<Executor> executor;
   // All rows, or a sample where that would take too long; a projection only where no device checks
   // all.
-  Reference reference;
+  std::optional<Reference> reference;
   bool is_sample = false;
   std::optional<Projection> projection;
   std::vector<OperandSet> sets;
+  std::map<L2State, double> touch_ns;
+  std::optional<double> gap_band_ns;
 };
 
 struct Session::OpenCell {
   Cell cell;
   const Variant* variant = nullptr;
   Prepared prepared;
+  std::size_t ring = 1;  // operand sets
+  std::vector<KernelFacts> kernels;
+  Floors floors;
   std::unique_ptr<Timer> timer;
   TimingPlan plan;
-  std::size_t ring = 1;
 };
 
-Session::Session(DeviceList devices) : devices_(std::move(devices)) {}
+Session::Session(DeviceList devices, std::unique_ptr<Environment> environment)
+    : devices_(std::move(devices)), environment_(std::move(environment)) {}
 Session::~Session() = default;
+
+Calibration Session::calibrate(const Device& device) {
+  const std::unique_ptr<Executor> executor = make_executor(device);
+  return mla_bench::calibrate(*executor);
+}
+
+std::optional<GpuSetup> Session::setup(const Device& device) {
+  return environment_ ? environment_->setup(device.uuid) : std::nullopt;
+}
 
 Session::Tensors& Session::tensors_for(const Cell& cell) {
   if (tensors_ && tensors_->key.shares_tensors_with(cell)) {
@@ -75,21 +134,28 @@ Session::Tensors& Session::tensors_for(const Cell& cell) {
   fresh->key = cell;
   fresh->executor = make_executor(find_device(devices_, cell));
   fresh->inputs = make_inputs(cell.inputs, cell.problem, cell.precision);
-  fresh->is_sample = too_large_for_full_reference(cell.problem);
+  tensors_ = std::move(fresh);
+  return *tensors_;
+}
+
+Reference& Session::reference_for(Tensors& tensors) {
+  if (tensors.reference) {
+    return *tensors.reference;
+  }
+  const Problem& problem = tensors.key.problem;
+  tensors.is_sample = too_large_for_full_reference(problem);
   std::vector<std::int64_t> rows;
-  if (fresh->is_sample) {
-    rows = sample_rows(cell.problem, kSamplingSeed);
+  if (tensors.is_sample) {
+    rows = sample_rows(problem, kSamplingSeed);
   } else {
-    for (std::int64_t row = 0; row < cell.problem.rows(); ++row) {
+    for (std::int64_t row = 0; row < problem.rows(); ++row) {
       rows.push_back(row);
     }
   }
-  fresh->reference = reference_rows(fresh->inputs, rows);
-  if (fresh->is_sample && cell.backend == Backend::kCpu) {
-    fresh->projection = project(fresh->inputs, kSamplingSeed);
+  if (tensors.is_sample && tensors.key.backend == Backend::kCpu) {
+    tensors.projection = project(tensors.inputs, kSamplingSeed);
   }
-  tensors_ = std::move(fresh);
-  return *tensors_;
+  return tensors.reference.emplace(reference_rows(tensors.inputs, rows));
 }
 
 void Session::ensure_sets(Tensors& tensors, std::size_t count) {
@@ -98,23 +164,50 @@ void Session::ensure_sets(Tensors& tensors, std::size_t count) {
   }
 }
 
-Check Session::check(Tensors& tensors, const OpenCell& open, std::size_t set) const {
+Session::OpenCell Session::prepare(const Cell& cell) {
+  Tensors& tensors = tensors_for(cell);
+  const Variant& variant = find_variant(cell);
+  const Device& device = tensors.executor->device();
+  const std::int64_t ring =
+      ring_size(cell.l2, OperandSet::operand_bytes(cell.problem, tensors.inputs.type),
+                device.last_level_cache);
+  ensure_sets(tensors, static_cast<std::size_t>(ring));
+  return {.cell = cell,
+          .variant = &variant,
+          .prepared = variant.prepare(cell.problem, cell.precision, device),
+          .ring = static_cast<std::size_t>(ring),
+          .kernels = {},
+          .floors = {},
+          .timer = nullptr,
+          .plan = {}};
+}
+
+std::vector<Launch> Session::bind(const OpenCell& open, std::size_t sets) {
+  std::vector<Launch> launches;
+  for (std::size_t i = 0; i < sets; ++i) {
+    launches.push_back(open.prepared.bind(tensors_->sets[i].operands()));
+  }
+  return launches;
+}
+
+Check Session::check(const OpenCell& open, std::size_t set) {
   const Cell& cell = open.cell;
   const CheckContext context{
-      .inputs = tensors.inputs,
+      .inputs = tensors_->inputs,
       .precision = cell.precision,
       .unit = open.variant->unit(cell.precision),
       .demand_exact = !cell.inputs.file && cell.inputs.distribution == Distribution::kExact};
-  const OperandSet& operands = tensors.sets[set];
+  const OperandSet& operands = tensors_->sets[set];
+  const Reference& reference = reference_for(*tensors_);
   std::optional<Check> outcome;
-  if (tensors.is_sample) {
-    outcome = tensors.executor->check_on_device(operands.operands(), tensors.reference, context);
+  if (tensors_->is_sample) {
+    outcome = tensors_->executor->check_on_device(operands.operands(), reference, context);
   }
   if (!outcome) {
-    outcome = check_output(operands.download_kv(), tensors.reference,
-                           tensors.projection ? &*tensors.projection : nullptr, context);
+    outcome = check_output(operands.download_kv(), reference,
+                           tensors_->projection ? &*tensors_->projection : nullptr, context);
   }
-  const std::string trespass = operands.trespass(tensors.inputs);
+  const std::string trespass = operands.trespass(tensors_->inputs);
   if (!trespass.empty()) {
     outcome->reason = outcome->passed ? trespass : outcome->reason + "; " + trespass;
     outcome->passed = false;
@@ -122,50 +215,60 @@ Check Session::check(Tensors& tensors, const OpenCell& open, std::size_t set) co
   return *outcome;
 }
 
+double Session::touch_ns(const OpenCell& open) {
+  const auto known = tensors_->touch_ns.find(open.cell.l2);
+  if (known != tensors_->touch_ns.end()) {
+    return known->second;
+  }
+  std::vector<Launch> ring;
+  for (std::size_t i = 0; i < open.ring; ++i) {
+    ring.push_back(tensors_->executor->touch_launch(open.cell.problem, tensors_->inputs.type,
+                                                    tensors_->sets[i].operands()));
+  }
+  const double ns = period_ns(*tensors_->executor, std::move(ring));
+  tensors_->touch_ns.emplace(open.cell.l2, ns);
+  return ns;
+}
+
 Result Session::open(const Cell& cell, double warmup_s, const std::optional<std::string>& save) {
   Result result;
   result.cell = cell;
-  const Variant& variant = find_variant(cell);
-  const Device device = find_device(devices_, cell);
-  if (const auto why = variant.why_not(cell.problem, cell.precision, device)) {
+  if (const auto why =
+          find_variant(cell).why_not(cell.problem, cell.precision, find_device(devices_, cell))) {
     result.status = Status::kSkipped;
     result.reason = *why;
     return result;
   }
   try {
-    Tensors& tensors = tensors_for(cell);
-    const std::int64_t ring =
-        ring_size(cell.l2, OperandSet::operand_bytes(cell.problem, tensors.inputs.type),
-                  device.last_level_cache);
-    ensure_sets(tensors, static_cast<std::size_t>(ring));
-
-    OpenCell open{.cell = cell,
-                  .variant = &variant,
-                  .prepared = variant.prepare(cell.problem, cell.precision, device),
-                  .timer = nullptr,
-                  .plan = {},
-                  .ring = static_cast<std::size_t>(ring)};
-    result.kernels = open.prepared.kernels;
+    OpenCell open = prepare(cell);
+    Executor& executor = *tensors_->executor;
+    std::vector<Launch> launches = bind(open, open.ring);
     result.choice = open.prepared.choice;
 
-    std::vector<Launch> launches;
-    for (std::size_t i = 0; i < open.ring; ++i) {
-      launches.push_back(open.prepared.bind(tensors.sets[i].operands()));
-    }
-    tensors.sets[0].reset(tensors.inputs);
-    tensors.executor->run(launches[0]);
-    result.check = check(tensors, open, 0);
+    tensors_->sets[0].reset(tensors_->inputs);
+    executor.run(launches[0]);
+    result.check = check(open, 0);
     if (!result.check->passed) {
       result.status = Status::kIncorrect;
       result.reason = result.check->reason;
       return result;
     }
     if (save) {
-      save_tensors(*save, tensors.inputs, tensors.sets[0].download_kv());
+      save_tensors(*save, tensors_->inputs, tensors_->sets[0].download_kv());
     }
-    open.timer = tensors.executor->make_timer(std::move(launches));
-    open.plan = plan_timing(estimate_launch_ns(*open.timer, ring), ring);
+    open.kernels = executor.kernels_of(launches[0]);
+    result.kernels = open.kernels;
+    result.api_latency_ns = api_latency_ns(executor, launches[0]);
+
+    open.timer = executor.make_timer(std::move(launches));
+    const auto ring = static_cast<std::int64_t>(open.ring);
+    open.plan =
+        plan_timing(estimate_launch_ns(*open.timer, ring), open.timer->fixed_cost_ns(), ring);
     warm_up(*open.timer, open.plan, warmup_s);
+    // After the warm-up, so that the floors see the clocks that the cell sees.
+    open.floors = {.empty_ns = period_ns(executor, {executor.empty_launch(open.kernels)}),
+                   .touch_ns = touch_ns(open)};
+    result.floors = open.floors;
     result.status = Status::kPassed;
     open_.insert_or_assign(cell.id(), std::move(open));
   } catch (const OutOfMemoryError& error) {
@@ -180,7 +283,33 @@ Result Session::open(const Cell& cell, double warmup_s, const std::optional<std:
 
 Round Session::measure(const std::string& id) {
   OpenCell& open = open_.at(id);
-  return measure_round(*open.timer, open.plan, id);
+  const auto state = [this, &open] {
+    return environment_ && open.cell.backend == Backend::kCuda
+               ? environment_->state(open.cell.device)
+               : std::nullopt;
+  };
+  const std::optional<GpuState> before = state();
+  Round round = measure_round(*open.timer, open.plan, id);
+  round.before = before;
+  round.after = state();
+  return round;
+}
+
+// Both rings now, side by side: an older period would differ by drift too.
+ColdProof Session::prove_cold(const OpenCell& open) {
+  ColdProof proof{.sets = static_cast<std::int64_t>(open.ring),
+                  .period_ns = 0,
+                  .more_sets = 0,
+                  .more_sets_period_ns = 0};
+  if (!fills_cache(proof.sets, OperandSet::operand_bytes(open.cell.problem, tensors_->inputs.type),
+                   tensors_->executor->device().last_level_cache)) {
+    return proof;
+  }
+  ensure_sets(*tensors_, 2 * open.ring);
+  proof.period_ns = median(measure_round(*open.timer, open.plan, "proof").samples_ns);
+  proof.more_sets = 2 * proof.sets;
+  proof.more_sets_period_ns = period_ns(*tensors_->executor, bind(open, 2 * open.ring));
+  return proof;
 }
 
 Result Session::close(const std::string& id) {
@@ -193,12 +322,12 @@ Result Session::close(const std::string& id) {
     tensors_->sets[i].reset(tensors_->inputs);
   }
   open.timer->replay(open.plan.long_launches);
-  result.recheck = check(*tensors_, open, 0);
+  result.recheck = check(open, 0);
   const std::vector<std::byte> first = tensors_->sets[0].download_kv();
   // Every set holds the same inputs, so every copy of kv must hold the same bits.
   for (std::size_t i = 1; i < open.ring && result.recheck->passed; ++i) {
     if (tensors_->sets[i].download_kv() != first) {
-      result.recheck = check(*tensors_, open, i);
+      result.recheck = check(open, i);
       if (result.recheck->passed) {
         result.recheck->passed = false;
         result.recheck->reason = "operand sets with the same inputs got different bits in kv";
@@ -212,8 +341,69 @@ Result Session::close(const std::string& id) {
   if (!result.recheck->passed) {
     result.status = Status::kIncorrect;
     result.reason = "the timed launches: " + result.recheck->reason;
+  } else if (open.cell.l2 == L2State::kCold) {
+    result.cold_proof = prove_cold(open);
+  }
+  return result;
+}
+
+// Period less duration; NaN and the reason in `missing` where there is no duration.
+double Session::gap_ns(const std::vector<Launch>& ring, double period, std::string& missing) {
+  const auto sets = static_cast<std::int64_t>(ring.size());
+  const std::int64_t turns = std::max<std::int64_t>(1, kWitnessedLaunches / sets);
+  const Durations durations = tensors_->executor->durations(ring, turns * sets);
+  missing = durations.missing;
+  return missing.empty() ? period - durations.launch_ns : NAN;
+}
+
+// How far the gaps of kernels of known work stray from those of empty kernels of the same shape.
+double Session::gap_band_ns() {
+  if (tensors_->gap_band_ns) {
+    return *tensors_->gap_band_ns;
+  }
+  Executor& executor = *tensors_->executor;
+  std::vector<Launch> known{executor.touch_launch(tensors_->key.problem, tensors_->inputs.type,
+                                                  tensors_->sets[0].operands())};
+  if (const auto arithmetic = executor.arithmetic_workload(Unit::kFma, Precision::kFp32)) {
+    known.push_back(arithmetic->launch);
+  }
+  double widest = 0;
+  std::string missing;
+  for (const Launch& launch : known) {
+    const Launch empty = executor.empty_launch(executor.kernels_of(launch));
+    const double period = period_ns(executor, {launch});
+    const double empty_period = period_ns(executor, {empty});
+    const double stray = gap_ns({launch}, period, missing) - gap_ns({empty}, empty_period, missing);
+    widest = std::max(widest, std::abs(stray) - kGapSlackOfPeriod * period);
+  }
+  return tensors_->gap_band_ns.emplace(widest + kGapSlackNs);
+}
+
+Referee Session::witness(const std::string& id) {
+  OpenCell& open = open_.at(id);
+  Executor& executor = *tensors_->executor;
+  Referee referee;
+  const double period = median(measure_round(*open.timer, open.plan, "referee").samples_ns);
+  const double gap = gap_ns(bind(open, open.ring), period, referee.missing);
+  if (referee.missing.empty()) {
+    referee.gap_ns = gap;
+    referee.duration_ns = period - gap;
+    referee.empty_gap_ns =
+        gap_ns({executor.empty_launch(open.kernels)}, open.floors.empty_ns, referee.missing);
+    const auto kernels = static_cast<double>(std::max<std::size_t>(1, open.kernels.size()));
+    referee.band_ns = kernels * gap_band_ns() + kGapSlackOfPeriod * period;
   }
   open_.erase(id);
+  return referee;
+}
+
+Result Session::profile(const Cell& cell) {
+  Result result;
+  result.cell = cell;
+  const OpenCell open = prepare(cell);
+  tensors_->executor->run_in_range(bind(open, 1).front(), kProfiledRange);
+  result.status = Status::kPassed;
+  result.choice = open.prepared.choice;
   return result;
 }
 

@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "calibration.hpp"
+#include "environment.hpp"
 #include "executor.hpp"
-#include "options.hpp"
 #include "result.hpp"
 
 namespace mla_bench {
@@ -15,31 +17,52 @@ namespace mla_bench {
 // The tensors of one (device, problem, precision, inputs), and the cells that are open on them.
 class Session {
  public:
-  explicit Session(DeviceList devices);
+  // `environment` may be null: then rounds say nothing of clocks and throttling.
+  Session(DeviceList devices, std::unique_ptr<Environment> environment);
   ~Session();
 
-  // Prepares a cell, launches it once on poisoned output, checks that, and plans its timing. A
-  // result that is kPassed is open for `measure`; any other is final and says why. Cells on other
-  // tensors are dropped first. Writes inputs and kv to `save` where that is set. Throws CudaError
-  // for what the device did, UsageError for a bad input file.
+  // What this device can do at best, and how it is set up.
+  Calibration calibrate(const Device& device);
+  std::optional<GpuSetup> setup(const Device& device);
+
+  // Prepares a cell, launches it once on poisoned output, checks that, measures the floors under it
+  // and plans its timing. A result that is kPassed is open; any other is final and says why. Cells
+  // on other tensors are dropped first. Writes inputs and kv to `save` where that is set. Throws
+  // CudaError for what the device did, UsageError for a bad input file.
   Result open(const Cell& cell, double warmup_s, const std::optional<std::string>& save);
 
   // One round of an open cell.
   Round measure(const std::string& id);
 
   // Poisons every operand set, replays the timed launches once more, and checks what they wrote:
-  // status kPassed or kIncorrect, with `recheck` and `reason`. The cell is no longer open.
+  // status kPassed or kIncorrect, with `recheck` and `reason`; then proves a cold cell cold.
   Result close(const std::string& id);
+
+  // Asks the second witness, after which this process must time nothing more; the cell is no longer
+  // open.
+  Referee witness(const std::string& id);
+
+  // Launches a cell once inside the NVTX range mla_bench_cell, for an outside profiler: nothing is
+  // checked or timed. kPassed, kSkipped or kFailed.
+  Result profile(const Cell& cell);
 
  private:
   struct Tensors;
   struct OpenCell;
 
   Tensors& tensors_for(const Cell& cell);
+  Reference& reference_for(Tensors& tensors);
   void ensure_sets(Tensors& tensors, std::size_t count);
-  Check check(Tensors& tensors, const OpenCell& open, std::size_t set) const;
+  OpenCell prepare(const Cell& cell);
+  std::vector<Launch> bind(const OpenCell& open, std::size_t sets);
+  Check check(const OpenCell& open, std::size_t set);
+  double touch_ns(const OpenCell& open);
+  ColdProof prove_cold(const OpenCell& open);
+  double gap_ns(const std::vector<Launch>& ring, double period_ns, std::string& missing);
+  double gap_band_ns();
 
   DeviceList devices_;
+  std::unique_ptr<Environment> environment_;
   std::unique_ptr<Tensors> tensors_;
   std::map<std::string, OpenCell> open_;
 };

@@ -19,7 +19,10 @@ Json devices_reply(const DeviceList& devices) {
   for (const Device& device : devices.devices) {
     list.push_back(to_json(device));
   }
-  return {{"devices", list}, {"no_cuda", devices.no_cuda}};
+  return {{"devices", list},
+          {"no_cuda", devices.no_cuda},
+          {"cuda_runtime", devices.cuda_runtime},
+          {"cuda_driver", devices.cuda_driver}};
 }
 
 Json answer(Session& session, const DeviceList& devices, const Json& request) {
@@ -37,7 +40,23 @@ Json answer(Session& session, const DeviceList& devices, const Json& request) {
   if (what == "measure") {
     return to_json(session.measure(request.at("id")));
   }
-  return to_json(session.close(request.at("id")));
+  if (what == "close") {
+    return to_json(session.close(request.at("id")));
+  }
+  if (what == "witness") {
+    return to_json(session.witness(request.at("id")));
+  }
+  if (what == "profile") {
+    return to_json(session.profile(cell_from_json(request.at("cell"))));
+  }
+  if (what == "setup") {
+    const std::optional<GpuSetup> setup = session.setup(device_from_json(request.at("device")));
+    return setup ? to_json(*setup) : Json(nullptr);
+  }
+  if (what == "calibrate") {
+    return to_json(session.calibrate(device_from_json(request.at("device"))));
+  }
+  throw std::invalid_argument("unknown request '" + what + "'");
 }
 
 }  // namespace
@@ -51,7 +70,7 @@ int serve(int channel_descriptor) {
 
   Channel channel(channel_descriptor);
   const DeviceList devices = find_devices();
-  Session session(devices);
+  Session session(devices, load_nvml());
   while (true) {
     const Channel::Received request = channel.receive(std::nullopt);
     if (request.outcome != Channel::Outcome::kLine) {

@@ -36,6 +36,10 @@ std::vector<char*> environment_for_worker() {
 WorkerProcess::WorkerProcess(double timeout_s) : timeout_s_(timeout_s) {}
 
 WorkerProcess::~WorkerProcess() {
+  retire();
+}
+
+void WorkerProcess::retire() {
   if (pid_ > 0) {
     kill(pid_, SIGKILL);
     reap();
@@ -125,6 +129,8 @@ DeviceList WorkerProcess::devices() {
   const Json reply = ask(Json{{"do", "devices"}});
   DeviceList devices;
   devices.no_cuda = reply.at("no_cuda");
+  devices.cuda_runtime = reply.at("cuda_runtime");
+  devices.cuda_driver = reply.at("cuda_driver");
   for (const Json& device : reply.at("devices")) {
     devices.devices.push_back(device_from_json(device));
   }
@@ -148,6 +154,23 @@ Round WorkerProcess::measure(const Cell& cell) {
 Result WorkerProcess::close(const Cell& cell) {
   const Json request{{"do", "close"}, {"id", cell.id()}};
   return result_from_json(ask(request));
+}
+
+std::optional<GpuSetup> WorkerProcess::setup(const Device& device) {
+  const Json reply = ask({{"do", "setup"}, {"device", to_json(device)}});
+  return reply.is_null() ? std::nullopt : std::optional(setup_from_json(reply));
+}
+
+Calibration WorkerProcess::calibrate(const Device& device) {
+  return calibration_from_json(ask({{"do", "calibrate"}, {"device", to_json(device)}}));
+}
+
+Referee WorkerProcess::witness(const Cell& cell) {
+  return referee_from_json(ask({{"do", "witness"}, {"id", cell.id()}}));
+}
+
+Result WorkerProcess::profile(const Cell& cell) {
+  return result_from_json(ask({{"do", "profile"}, {"cell", to_json(cell)}}));
 }
 
 }  // namespace mla_bench

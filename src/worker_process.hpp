@@ -36,9 +36,16 @@ class WorkerProcess {
   DeviceList devices();
 
   // As Session has them. Throw UsageError, WorkerLost or Interrupted.
+  std::optional<GpuSetup> setup(const Device& device);
+  Calibration calibrate(const Device& device);
   Result open(const Cell& cell, double warmup_s, const std::optional<std::string>& save);
   Round measure(const Cell& cell);
   Result close(const Cell& cell);
+  Referee witness(const Cell& cell);
+  Result profile(const Cell& cell);
+
+  // Ends the process; the next question starts a fresh one.
+  void retire();
 
   // Number of the process that the next request goes to: a caller sees by it that open cells were
   // lost with an earlier one.

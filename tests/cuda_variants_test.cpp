@@ -566,11 +566,12 @@ TEST_P(CudaVariant, AddressesMoreThanTwoToThe31Elements) {
   const std::vector<Problem> problems{
       {.batch = 1, .seq = 1049001, .model_dim = 2052, .rank = 4, .kv_heads = 1, .head_dim = 4},
       {.batch = 1, .seq = 70001, .model_dim = 8, .rank = 8, .kv_heads = 4, .head_dim = 4096}};
+  const std::int64_t free_bytes = make_cuda_executor(device_)->device().free_memory;
   int ran = 0;
   for (const Problem& problem : problems) {
     constexpr std::int64_t kSpare = std::int64_t{1} << 30;
     const std::int64_t bytes = (problem.hidden_count() + problem.kv_count()) * size_of(type());
-    if (!runs(variant(), problem, precision(), device_) || bytes + kSpare > device_.free_memory) {
+    if (!runs(variant(), problem, precision(), device_) || bytes + kSpare > free_bytes) {
       continue;
     }
     SCOPED_TRACE(describe(problem));
@@ -658,8 +659,14 @@ TEST_P(CudaVariant, KeepsItsContract) {
   if (!supported()) {
     return;
   }
-  const Prepared prepared = prepare(Problem{});
-  for (const KernelFacts& kernel : prepared.kernels) {
+  const Problem headline;
+  const Cell cell(headline, precision(), normal_values(headline, type(), 4));
+  const Prepared prepared = prepare(headline);
+  EXPECT_FALSE(prepared.choice.empty());
+  const std::vector<KernelFacts> kernels =
+      make_cuda_executor(device_)->kernels_of(prepared.bind(cell.operands()));
+  EXPECT_FALSE(kernels.empty());
+  for (const KernelFacts& kernel : kernels) {
     SCOPED_TRACE(kernel.name);
     EXPECT_FALSE(kernel.name.empty());
     EXPECT_GT(kernel.grid.x * kernel.grid.y * kernel.grid.z, 0);

@@ -32,12 +32,13 @@ Document example_document() {
   cpu.uuid = "Some CPU";
   cpu.threads = 2;
   cpu.memory = 1 << 30;
-  return {.argv = {"mla-bench", "--variant", "all"},
-          .started_at = "2026-11-29T16:03:00Z",
-          .finished_at = "2026-11-29T16:04:00Z",
-          .ended_by_signal = 0,
-          .devices = {cpu},
-          .cells = {example_result(), example_result()}};
+  Document document;
+  document.argv = {"mla-bench", "--variant", "all"};
+  document.started_at = "2026-11-29T16:03:00Z";
+  document.finished_at = "2026-11-29T16:04:00Z";
+  document.devices.emplace_back().device = cpu;
+  document.cells = {example_result(), example_result()};
+  return document;
 }
 
 Words keys_of(const Json& json) {
@@ -94,7 +95,7 @@ std::string refusal(const std::string& path) {
 TEST(Document, HasItsKeysInOrder) {
   const Json json = parse_json(to_text(example_document()), "the document");
   EXPECT_EQ(keys_of(json), (Words{"schema", "tool", "argv", "started_at", "finished_at",
-                                  "ended_by_signal", "host", "devices", "cells"}));
+                                  "ended_by_signal", "host", "cuda", "devices", "cells"}));
   EXPECT_EQ(json["schema"], "mla-bench/1");
   EXPECT_EQ(keys_of(json["tool"]),
             (Words{"name", "version", "commit", "dirty", "compiler", "cuda_compiler", "flags",

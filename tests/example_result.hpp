@@ -40,12 +40,30 @@ inline Result example_result() {
                             .local_bytes = 0,
                             .blocks_per_sm = 2});
   result.choice = "algorithm 3 of 8";
+  result.floors = Floors{.empty_ns = 1500, .touch_ns = 2000};
+  result.api_latency_ns = 9000;
+  result.roofline = Roofline{.ns = 1000, .by_memory = true};
+  result.cold_proof =
+      ColdProof{.sets = 301, .period_ns = 4000, .more_sets = 602, .more_sets_period_ns = 4010};
+  result.referee = Referee{
+      .missing = "", .duration_ns = 3000, .gap_ns = 1000, .empty_gap_ns = 900, .band_ns = 300};
+  GpuState state;
+  state.sm_clock_mhz = 1980;
+  state.power_w = 350.5;
+  state.throttle.power_brake = true;
+  state.other_processes = 1;
   for (const double ns : {4000.0, 4100.0}) {
-    result.rounds.push_back({.short_launches = 1,
-                             .long_launches = 3,
-                             .short_ns = {ns, ns, ns},
-                             .long_ns = {3 * ns, 3 * ns, 3 * ns + 20},
-                             .samples_ns = {ns, ns, ns + 10}});
+    Round round;
+    round.short_launches = 1;
+    round.long_launches = 3;
+    round.short_ns = {ns, ns, ns};
+    round.long_ns = {3 * ns, 3 * ns, 3 * ns + 20};
+    round.samples_ns = {ns, ns, ns + 10};
+    round.clock_mhz = {1980, 1980, 1900};
+    round.slow_clock_samples = {2};
+    round.before = state;
+    round.after = GpuState{};
+    result.rounds.push_back(round);
   }
   result.summary = summarize(result.rounds);
   return result;

@@ -60,6 +60,11 @@ TEST(Json, AResultComesBackWhole) {
   EXPECT_EQ(back.status, result.status);
   EXPECT_EQ(back.rounds.size(), 2u);
   EXPECT_EQ(back.rounds[1].samples_ns, result.rounds[1].samples_ns);
+  EXPECT_EQ(back.rounds[0].slow_clock_samples, result.rounds[0].slow_clock_samples);
+  ASSERT_TRUE(back.rounds[0].before);
+  EXPECT_EQ(back.rounds[0].before->throttle, result.rounds[0].before->throttle);
+  EXPECT_EQ(back.rounds[0].before->temperature_c, std::nullopt);
+  EXPECT_TRUE(back.roofline->by_memory);
   EXPECT_EQ(back.kernels.at(0).cluster.x, 2);
   EXPECT_EQ(back.summary->median_ns, result.summary->median_ns);
   ASSERT_TRUE(back.recheck && back.recheck->worst);
@@ -170,9 +175,10 @@ TEST(Json, ASummaryIsDerivedAndNotTrusted) {
 TEST(Json, KeysAndTheirOrderAreFixed) {
   const Json json = to_json(example_result());
   EXPECT_EQ(keys_of(json),
-            (Words{"id", "variant", "backend", "ordinal", "device", "threads", "precision", "l2",
-                   "problem", "inputs", "status", "reason", "check", "recheck", "kernels", "choice",
-                   "rounds", "summary", "command"}));
+            (Words{"id",        "variant",    "backend", "ordinal", "device",  "threads",
+                   "precision", "l2",         "problem", "inputs",  "status",  "reason",
+                   "check",     "recheck",    "kernels", "choice",  "floors",  "api_latency_ns",
+                   "roofline",  "cold_proof", "referee", "rounds",  "summary", "command"}));
   EXPECT_EQ(keys_of(json["problem"]),
             (Words{"batch", "seq", "model_dim", "rank", "kv_heads", "head_dim"}));
   EXPECT_EQ(keys_of(json["inputs"]), (Words{"distribution", "seed"}));
@@ -185,7 +191,10 @@ TEST(Json, KeysAndTheirOrderAreFixed) {
   EXPECT_EQ(keys_of(json["kernels"][0]), (Words{"name", "grid", "block", "cluster", "shared_bytes",
                                                 "registers", "local_bytes", "blocks_per_sm"}));
   EXPECT_EQ(keys_of(json["rounds"][0]),
-            (Words{"short_launches", "long_launches", "short_ns", "long_ns", "samples_ns"}));
+            (Words{"short_launches", "long_launches", "short_ns", "long_ns", "samples_ns",
+                   "clock_mhz", "slow_clock_samples", "before", "after"}));
+  EXPECT_EQ(keys_of(json["roofline"]), (Words{"ns", "bound"}));
+  EXPECT_EQ(keys_of(json["referee"]), (Words{"duration_ns", "gap_ns", "empty_gap_ns", "band_ns"}));
   EXPECT_EQ(keys_of(json["summary"]),
             (Words{"median_ns", "min_ns", "mad_ns", "ci95_low_ns", "ci95_high_ns", "samples"}));
 }

@@ -119,9 +119,16 @@ Device cpu() {
           .free_memory = 60'000'000'000};
 }
 
-const DeviceList kOneGpu{.devices = {h200(0), cpu()}, .no_cuda = ""};
-const DeviceList kTwoGpus{.devices = {h200(0), h200(1), cpu()}, .no_cuda = ""};
-const DeviceList kNoGpu{.devices = {cpu()}, .no_cuda = "this machine has no NVIDIA driver"};
+DeviceList machine(const std::vector<Device>& devices, const std::string& no_cuda) {
+  DeviceList list;
+  list.devices = devices;
+  list.no_cuda = no_cuda;
+  return list;
+}
+
+const DeviceList kOneGpu = machine({h200(0), cpu()}, "");
+const DeviceList kTwoGpus = machine({h200(0), h200(1), cpu()}, "");
+const DeviceList kNoGpu = machine({cpu()}, "this machine has no NVIDIA driver");
 
 DeviceRequest request(DeviceRequest::Kind kind, int ordinal = 0) {
   return {.kind = kind, .ordinal = ordinal};

@@ -34,11 +34,11 @@ Result timed(const std::string& variant, double ns) {
   result.cell.variant = variant;
   result.rounds.clear();
   for (const double round_ns : {ns, 1.01 * ns}) {
-    result.rounds.push_back({.short_launches = 0,
-                             .long_launches = 1,
-                             .short_ns = {},
-                             .long_ns = {round_ns},
-                             .samples_ns = {round_ns}});
+    Round round;
+    round.long_launches = 1;
+    round.long_ns = {round_ns};
+    round.samples_ns = {round_ns};
+    result.rounds.push_back(round);
   }
   result.summary = summarize(result.rounds);
   return result;
@@ -84,22 +84,22 @@ TEST(Report, IsATableForEachDeviceProblemPrecisionAndCacheState) {
   };
   EXPECT_EQ(table(results, {gpu(), cpu()}, std::nullopt),
             R"(NVIDIA H200, 4x96x256, rank 48, 4 heads of 32, fp32, hot L2
-  variant        median  +-95 %   GFLOP/s    GB/s   speed  check
-  naive         8.04 us  6.32 %    2347.6   110.0   1.00x  ok, all elements
-  cublas        4.02 us  6.32 %    4695.1   220.1   2.00x  bit-exact, all elements
-  tensor_core   2.01 us  6.32 %    9390.2   440.2   4.00x  ok, 16384 elements and 384 rows projected
-  cooperative  100.5 ns  6.32 %  187804.7  8803.3  80.00x  ok, all elements UNTRUSTED: faster than memory allows
+  variant        median  +-95 %  x floor  roofline   GFLOP/s    GB/s   speed  check
+  naive         8.04 us  6.32 %     4.02    12.4 %    2347.6   110.0   1.00x  ok, all elements
+  cublas        4.02 us  6.32 %     2.01    24.9 %    4695.1   220.1   2.00x  bit-exact, all elements
+  tensor_core   2.01 us  6.32 %     1.00    49.8 %    9390.2   440.2   4.00x  ok, 16384 elements and 384 rows projected
+  cooperative  100.5 ns  6.32 %     0.05   995.0 %  187804.7  8803.3  80.00x  ok, all elements UNTRUSTED: faster than memory allows
   tiled: incorrect: element k[0][1][2][3] is 1, not 2
   wgmma: skipped: needs sm_90
   blas: failed: its process was ended by signal 11
 
 NVIDIA H200, 4x96x256, rank 48, 4 heads of 32, fp32, cold L2
-  variant    median  +-95 %  GFLOP/s  GB/s  speed  check
-  naive    12.06 us  6.32 %   1565.0  73.4  1.00x  ok, all elements
+  variant    median  +-95 %  x floor  roofline  GFLOP/s  GB/s  speed  check
+  naive    12.06 us  6.32 %     6.03     8.3 %   1565.0  73.4  1.00x  ok, all elements
 
 Some CPU, 1 thread, 4x96x256, rank 48, 4 heads of 32, fp32, hot caches
-  variant   median  +-95 %  GFLOP/s  GB/s  speed  check
-  tiled    1.50 ms       -     12.6   0.6  1.00x  ok, all elements
+  variant   median  +-95 %  x floor  roofline  GFLOP/s  GB/s  speed  check
+  tiled    1.50 ms       -   750.00     0.1 %     12.6   0.6  1.00x  ok, all elements
 )");
 }
 

@@ -13,12 +13,12 @@
 namespace mla_bench {
 namespace {
 
-Round round_of(std::vector<double> samples) {
-  return {.short_launches = 0,
-          .long_launches = 1,
-          .short_ns = {},
-          .long_ns = samples,
-          .samples_ns = samples};
+Round round_of(const std::vector<double>& samples) {
+  Round round;
+  round.long_launches = 1;
+  round.long_ns = samples;
+  round.samples_ns = samples;
+  return round;
 }
 
 TEST(Cell, IdNamesAllThatTellsTwoApart) {

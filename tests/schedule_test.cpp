@@ -19,11 +19,11 @@ std::vector<Round> rounds(std::size_t count, double spread) {
   std::vector<Round> made;
   for (std::size_t i = 0; i < count; ++i) {
     const double ns = 100 + (i % 2 == 0 ? -spread : spread);
-    made.push_back({.short_launches = 0,
-                    .long_launches = 1,
-                    .short_ns = {},
-                    .long_ns = {ns, ns, ns},
-                    .samples_ns = {ns, ns, ns}});
+    Round round;
+    round.long_launches = 1;
+    round.long_ns = {ns, ns, ns};
+    round.samples_ns = round.long_ns;
+    made.push_back(round);
   }
   return made;
 }

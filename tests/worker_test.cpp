@@ -13,6 +13,7 @@
 #include "channel.hpp"
 #include "errors.hpp"
 #include "json.hpp"
+#include "late_faults.hpp"
 #include "processes.hpp"
 #include "text.hpp"
 #include "worker.hpp"
@@ -40,8 +41,10 @@ Result open(WorkerProcess& worker, const std::string& variant) {
 
 // Why the worker was lost over this cell; fails the test where it was not.
 std::string loss(WorkerProcess& worker, const std::string& variant) {
+  const LateFaults late_faults;
   try {
     if (open(worker, variant).status == Status::kPassed) {
+      late_faults.come();
       worker.measure(cell_of(variant));
     }
   } catch (const WorkerLost& lost) {
@@ -159,15 +162,18 @@ TEST(WorkerProcess, DoesNotOutliveAKilledCaller) {
     WorkerProcess worker(kPatience_s);
     worker.devices();
     (void)!write(ready[1], "x", 1);
-    pause();
+    open(worker, "hangs");
+    _exit(0);
   }
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
   const std::vector<pid_t> workers = children_of(caller);
   ASSERT_EQ(workers.size(), 1u);
+  usleep(200'000);  // an idle worker would see its channel close; this one hangs
   kill(caller, SIGKILL);
   waitpid(caller, nullptr, 0);
   EXPECT_TRUE(comes_true([&] { return !is_alive(workers[0]); }));
+  kill(workers[0], SIGKILL);
   ::close(ready[0]);
   ::close(ready[1]);
 }

@@ -17,7 +17,9 @@ struct F16 {
   std::uint16_t bits;
 };
 
-constexpr float to_float(float value) { return value; }
+constexpr float to_float(float value) {
+  return value;
+}
 
 constexpr float to_float(Bf16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);

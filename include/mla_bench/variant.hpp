@@ -70,9 +70,9 @@ struct Extent3 {
   std::int64_t z = 1;
 };
 
-// One kernel of a prepared variant, for the document and for the floor of the same launch shape.
+// One kernel of a launch as the driver sees it, for the document and for the floor of the same shape.
 struct KernelFacts {
-  std::string name;  // the technique and its tile, in words: "pair, 8 rows, split K"
+  std::string name;
   Extent3 grid;
   Extent3 block;
   Extent3 cluster;
@@ -85,9 +85,7 @@ struct KernelFacts {
 // A variant made ready for one problem on one device. Owns workspaces and handles through `bind`,
 // whose launches stay valid as long as this object lives.
 struct Prepared {
-  // Empty where a library hides its kernels.
-  std::vector<KernelFacts> kernels;
-  // What was chosen where that is not a kernel: "algorithm 3 of 8, workspace 1 MiB". May be empty.
+  // What was chosen, in words: "pair, 8 rows, split K" or "algorithm 3 of 8, workspace 1 MiB".
   std::string choice;
   // Cheap and untimed, once for each operand set (cold runs rotate hundreds of them).
   std::function<Launch(const Operands&)> bind;

@@ -59,8 +59,7 @@ Prepared prepare(const Problem& problem, Precision, const Device& device) {
   openblas_set_num_threads(device.threads);
   const std::shared_ptr<float[]> latent(
       new float[static_cast<std::size_t>(problem.latent_count())]);
-  return {.kernels = {},
-          .choice = "OpenBLAS " + std::string(openblas_get_corename()) + " kernels, " +
+  return {.choice = "OpenBLAS " + std::string(openblas_get_corename()) + " kernels, " +
                     counted(openblas_get_num_threads(), "thread"),
           .bind = [problem, latent](const Operands& operands) -> Launch {
             return [problem, latent, bound = typed<float>(operands)](Stream) {

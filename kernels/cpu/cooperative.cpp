@@ -285,8 +285,7 @@ Prepared prepare(const Problem& problem, Precision precision, const Device& devi
   const std::shared_ptr<float> workspace(
       static_cast<float*>(::operator new(bytes, kAlignment)),
       [](float* memory) { ::operator delete(memory, kAlignment); });
-  return {.kernels = {},
-          .choice = std::string(plan.set.name) + ", " + std::to_string(plan.set.rows) + " x " +
+  return {.choice = std::string(plan.set.name) + ", " + std::to_string(plan.set.rows) + " x " +
                     std::to_string(plan.set.columns()) + " register tiles, " +
                     std::to_string(plan.panel_rows) + "-row panels, " +
                     counted(plan.threads, "thread"),

@@ -52,8 +52,7 @@ double executed_flops(const Problem& problem) {
 
 Prepared prepare(const Problem& problem, Precision precision, const Device& device) {
   const int threads = device.threads;
-  return {.kernels = {},
-          .choice = "one element at a time, " + counted(threads, "thread"),
+  return {.choice = "one element at a time, " + counted(threads, "thread"),
           .bind = bind_typed(precision, [problem, threads](const auto& operands) {
             run(problem, threads, operands);
           })};

@@ -124,8 +124,7 @@ double executed_flops(const Problem& problem) {
 
 Prepared prepare(const Problem& problem, Precision precision, const Device& device) {
   const int threads = device.threads;
-  return {.kernels = {},
-          .choice = std::to_string(kRows) + " x " + std::to_string(kBlock) + " tiles, " +
+  return {.choice = std::to_string(kRows) + " x " + std::to_string(kBlock) + " tiles, " +
                     counted(threads, "thread"),
           .bind = bind_typed(precision, [problem, threads](const auto& operands) {
             run(problem, threads, operands);

@@ -1,5 +1,5 @@
-// From a kernel and its launch shape to a Prepared: opt-in shared memory, the kernel's facts, the
-// launch itself, and the reasons that every FMA variant shares for not running.
+// From a kernel and its launch shape to a Prepared: opt-in shared memory, the launch
+// itself, and the reasons that every FMA variant shares for not running.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -97,30 +97,10 @@ void allow_shared_memory(Kernel<T> kernel, std::int64_t bytes) {
 }
 
 template <typename T>
-KernelFacts facts_of(Kernel<T> kernel, std::string name, const LaunchShape& shape) {
-  const auto* const symbol = reinterpret_cast<const void*>(kernel);
-  cudaFuncAttributes attributes{};
-  MLA_BENCH_CHECK(cudaFuncGetAttributes(&attributes, symbol));
-  int blocks_per_sm = 0;
-  MLA_BENCH_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &blocks_per_sm, symbol, shape.threads, static_cast<std::size_t>(shape.shared_bytes)));
-  return {
-      .name = std::move(name),
-      .grid = {.x = shape.blocks},
-      .block = {.x = shape.threads},
-      .cluster = {.x = shape.cluster},
-      .shared_bytes = static_cast<std::int64_t>(attributes.sharedSizeBytes) + shape.shared_bytes,
-      .registers = attributes.numRegs,
-      .local_bytes = static_cast<std::int64_t>(attributes.localSizeBytes),
-      .blocks_per_sm = blocks_per_sm};
-}
-
-template <typename T>
-Prepared prepare_kernel(Kernel<T> kernel, std::string name, const LaunchShape& shape,
+Prepared prepare_kernel(Kernel<T> kernel, std::string choice, const LaunchShape& shape,
                         const Problem& problem) {
   allow_shared_memory(kernel, shape.shared_bytes);
-  return {.kernels = {facts_of(kernel, std::move(name), shape)},
-          .choice = "",
+  return {.choice = std::move(choice),
           .bind = [kernel, shape, problem](const Operands& operands) -> Launch {
             return [kernel, shape, args = arguments<T>(problem, operands)](Stream stream) {
               const LaunchConfig config(shape, stream);

@@ -1,4 +1,4 @@
-"""Bad input ends with one line that names what is at fault, the promised code, and nothing left behind."""
+"""Bad input ends with one line that names what is at fault, and leaves nothing behind."""
 
 import os
 import signal
@@ -40,7 +40,17 @@ class Usage(harness.CliTest):
 
     def test_sizes(self):
         for option in ("--batch", "--seq", "--model-dim", "--rank", "--kv-heads", "--head-dim"):
-            for bad in ("0", "-1", "96x", "1e3", "9.5", "abc", " 96", "9223372036854775808", "0x60"):
+            for bad in (
+                "0",
+                "-1",
+                "96x",
+                "1e3",
+                "9.5",
+                "abc",
+                " 96",
+                "9223372036854775808",
+                "0x60",
+            ):
                 self.refused(option, bad, "--device", "cpu", names=[option, bad])
         self.refused("--seq", "96,,192", names=["--seq", "empty"])
         self.refused("--seq", "96,", names=["--seq", "empty"])
@@ -78,7 +88,15 @@ class Usage(harness.CliTest):
         self.refused("--\x1b[31mred", names=["\\x1b"])
 
     def test_combinations(self):
-        self.refused("--device", "cpu", "--variant", "naive,tiled", "--save", "a.safetensors", names=["--save"])
+        self.refused(
+            "--device",
+            "cpu",
+            "--variant",
+            "naive,tiled",
+            "--save",
+            "a.safetensors",
+            names=["--save"],
+        )
         self.refused("--input", "a.safetensors", "--seed", "3", names=["--input", "--seed"])
         self.refused("--inputs", "normal,exact", names=["--inputs"])
 
@@ -87,15 +105,23 @@ class Files(harness.CliTest):
     def test_input(self):
         for name in ("missing.safetensors", ".", "/dev/null"):
             with self.subTest(name=name):
-                self.ends_with_one_line(self.run_program(*BRIEF, "--input", name), USAGE, f"'{name}'")
+                self.ends_with_one_line(
+                    self.run_program(*BRIEF, "--input", name), USAGE, f"'{name}'"
+                )
                 self.assertEqual(self.files(), [])
-        broken = {"empty": b"", "text": b"hello, this is no tensor file", "long": b"\xff" * 64,
-                  "no_tensors": b"\x08\0\0\0\0\0\0\0{}      ",
-                  "deep": (100000).to_bytes(8, "little") + b"[" * 100000}
+        broken = {
+            "empty": b"",
+            "text": b"hello, this is no tensor file",
+            "long": b"\xff" * 64,
+            "no_tensors": b"\x08\0\0\0\0\0\0\0{}      ",
+            "deep": (100000).to_bytes(8, "little") + b"[" * 100000,
+        }
         for name, data in broken.items():
             with self.subTest(name=name):
                 (self.folder / name).write_bytes(data)
-                self.ends_with_one_line(self.run_program(*BRIEF, "--input", name), USAGE, f"'{name}'")
+                self.ends_with_one_line(
+                    self.run_program(*BRIEF, "--input", name), USAGE, f"'{name}'"
+                )
                 self.assertEqual(self.files(), [name])
                 (self.folder / name).unlink()
 
@@ -103,17 +129,35 @@ class Files(harness.CliTest):
     def test_unreadable_input(self):
         path = self.folder / "a.safetensors"
         path.touch(mode=0)
-        self.ends_with_one_line(self.run_program(*BRIEF, "--input", path.name), USAGE, path.name, "ermission")
+        self.ends_with_one_line(
+            self.run_program(*BRIEF, "--input", path.name), USAGE, path.name, "ermission"
+        )
 
     def test_input_and_shape(self):
-        self.ends(self.run_program(*BRIEF, *TINY, "--variant", "naive", "--save", "a.safetensors", "--quiet",
-                                   "--json", "a.json"), 0)
-        for arguments, names in ((["--seq", "9"], ["--seq", "--input"]),
-                                 (["--kv-heads", "3"], ["--kv-heads", "3"]),
-                                 (["--head-dim", "5"], ["--head-dim", "5"]),
-                                 (["--kv-heads", "1,2"], ["--kv-heads", "--input"])):
+        self.ends(
+            self.run_program(
+                *BRIEF,
+                *TINY,
+                "--variant",
+                "naive",
+                "--save",
+                "a.safetensors",
+                "--quiet",
+                "--json",
+                "a.json",
+            ),
+            0,
+        )
+        for arguments, names in (
+            (["--seq", "9"], ["--seq", "--input"]),
+            (["--kv-heads", "3"], ["--kv-heads", "3"]),
+            (["--head-dim", "5"], ["--head-dim", "5"]),
+            (["--kv-heads", "1,2"], ["--kv-heads", "--input"]),
+        ):
             with self.subTest(arguments=arguments):
-                done = self.run_program(*BRIEF, "--input", "a.safetensors", "--json", "b.json", *arguments)
+                done = self.run_program(
+                    *BRIEF, "--input", "a.safetensors", "--json", "b.json", *arguments
+                )
                 self.ends_with_one_line(done, USAGE, *names)
         self.assertEqual(self.files(), ["a.json", "a.safetensors"])
 
@@ -137,7 +181,9 @@ class Files(harness.CliTest):
     def test_tensors_that_cannot_be_saved(self):
         for path in (".", "no/such/folder/a.safetensors"):
             with self.subTest(path=path):
-                done = self.run_program(*BRIEF, *TINY, "--variant", "naive", "--save", path, "--json", "a.json")
+                done = self.run_program(
+                    *BRIEF, *TINY, "--variant", "naive", "--save", path, "--json", "a.json"
+                )
                 self.ends_with_one_line(done, USAGE, path)
                 self.assertEqual(self.files(), [])
 
@@ -147,7 +193,9 @@ class Files(harness.CliTest):
         for option in ("--save", "--input"):
             with self.subTest(option=option):
                 shape = TINY if option == "--save" else []
-                done = self.run_program(*BRIEF, *shape, "--variant", "naive", option, name, "--json", "a.json")
+                done = self.run_program(
+                    *BRIEF, *shape, "--variant", "naive", option, name, "--json", "a.json"
+                )
                 self.ends_with_one_line(done, USAGE, option, "UTF-8")
                 self.assertEqual(self.files(), [])
         self.ends(self.run_program(*arguments, "--seed", "1", "--json", name), 0)
@@ -155,16 +203,26 @@ class Files(harness.CliTest):
 
 class Stdout(harness.CliTest):
     def test_full(self):
-        for arguments in (["--help"], ["--version"], ["list"],
-                          [*BRIEF, *TINY, "--variant", "naive", "--dry-run"],
-                          [*BRIEF, *TINY, "--variant", "naive", "--json", "-", "--quiet"],
-                          [*BRIEF, *TINY, "--variant", "naive", "--json", "a.json"]):
+        for arguments in (
+            ["--help"],
+            ["--version"],
+            ["list"],
+            [*BRIEF, *TINY, "--variant", "naive", "--dry-run"],
+            [*BRIEF, *TINY, "--variant", "naive", "--json", "-", "--quiet"],
+            [*BRIEF, *TINY, "--variant", "naive", "--json", "a.json"],
+        ):
             with self.subTest(arguments=arguments), open("/dev/full", "w") as full:
-                self.ends_with_one_line(self.run_program(*arguments, stdout=full), USAGE, "stdout", "space")
+                self.ends_with_one_line(
+                    self.run_program(*arguments, stdout=full), USAGE, "stdout", "space"
+                )
         self.document(self.folder / "a.json")
 
     def test_closed_by_its_reader(self):
-        for arguments in (["--help"], ["list"], [*BRIEF, *TINY, "--variant", "naive", "--json", "-", "--quiet"]):
+        for arguments in (
+            ["--help"],
+            ["list"],
+            [*BRIEF, *TINY, "--variant", "naive", "--json", "-", "--quiet"],
+        ):
             reading, writing = os.pipe()
             os.close(reading)
             with self.subTest(arguments=arguments), os.fdopen(writing, "w") as broken:
@@ -185,27 +243,59 @@ class Stdout(harness.CliTest):
                 self.document(self.folder / "a.json")
         for closed in (">&-", "<&- >&-"):
             with self.subTest(closed=closed):
-                self.ends_with_one_line(self.run_shell(f"mla-bench {quick} {closed}"), USAGE, "stdout")
+                self.ends_with_one_line(
+                    self.run_shell(f"mla-bench {quick} {closed}"), USAGE, "stdout"
+                )
                 self.document(self.folder / "a.json")
 
 
 class CannotRun(harness.CliTest):
     def test_memory_that_does_not_fit(self):
-        done = self.run_program("--device", "cpu", "--variant", "tiled", "--seq", "100000000", "--model-dim",
-                                "100000", "--json", "a.json", timeout=10)
+        done = self.run_program(
+            "--device",
+            "cpu",
+            "--variant",
+            "tiled",
+            "--seq",
+            "100000000",
+            "--model-dim",
+            "100000",
+            "--json",
+            "a.json",
+            timeout=10,
+        )
         self.ends(done, NOTHING_RAN)
-        self.assertRegex(done.stdout, r"tiled: skipped: needs [0-9.]+ TiB of host memory, [0-9.]+ .iB are free")
+        self.assertRegex(
+            done.stdout, r"tiled: skipped: needs [0-9.]+ TiB of host memory, [0-9.]+ .iB are free"
+        )
         [cell] = self.document(self.folder / "a.json")["cells"]
         self.assertEqual((cell["status"], cell["rounds"]), ("skipped", []))
 
     def test_force_does_not_force_memory(self):
-        done = self.run_program("--device", "cpu", "--variant", "tiled", "--seq", "100000000", "--model-dim",
-                                "100000", "--force", "--quiet", "--json", "a.json", timeout=10)
+        done = self.run_program(
+            "--device",
+            "cpu",
+            "--variant",
+            "tiled",
+            "--seq",
+            "100000000",
+            "--model-dim",
+            "100000",
+            "--force",
+            "--quiet",
+            "--json",
+            "a.json",
+            timeout=10,
+        )
         self.ends(done, NOTHING_RAN)
 
     def test_time_that_does_not_fit(self):
-        shape = "--batch 1 --seq 4096 --model-dim 7168 --rank 512 --kv-heads 128 --head-dim 128".split()
-        done = self.run_program("--device", "cpu", "--variant", "naive", *shape, "--json", "a.json", timeout=10)
+        shape = (
+            "--batch 1 --seq 4096 --model-dim 7168 --rank 512 --kv-heads 128 --head-dim 128".split()
+        )
+        done = self.run_program(
+            "--device", "cpu", "--variant", "naive", *shape, "--json", "a.json", timeout=10
+        )
         self.ends(done, NOTHING_RAN)
         self.assertRegex(done.stdout, r"naive: skipped: predicted to take .*--force")
         self.document(self.folder / "a.json")

@@ -1,6 +1,6 @@
-"""What the command-line tests share: they run the built program, from outside, in a folder of their own.
+"""What the command-line tests share: the built program, run from outside in a folder of its own.
 
-A test file ends with `harness.main()` and is called as `<name>_test.py PROGRAM [unittest arguments]`.
+A test file ends with `harness.main()`; it is called as `NAME_test.py PROGRAM [unittest arguments]`.
 """
 
 import json
@@ -22,6 +22,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77
 PROGRAM = ""
 
+# A cell whose output was right; on a busy machine its time may not be trusted.
+RIGHT = ("passed", "untrusted")
+
 # The shortest run that measures: one round, no warm-up, a shape that takes microseconds.
 TINY = ("--batch 1 --seq 8 --model-dim 16 --rank 4 --kv-heads 2 --head-dim 8").split()
 BRIEF = ("--device cpu --threads 1 --warmup 0 --rounds 1").split()
@@ -42,7 +45,10 @@ def parse_document(text):
 
 def schema_errors(document):
     validator = jsonschema.Draft202012Validator(schema())
-    return [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:300]}" for e in validator.iter_errors(document)]
+    return [
+        f"{'/'.join(map(str, e.absolute_path))}: {e.message[:300]}"
+        for e in validator.iter_errors(document)
+    ]
 
 
 class CliTest(unittest.TestCase):
@@ -53,11 +59,17 @@ class CliTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def environment(self, **changes):
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("BENCHMARK_", "OMP_", "LC_", "LANG"))}
+        kept = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("BENCHMARK_", "OMP_", "LC_", "LANG"))
+        }
         return {**kept, **changes}
 
     def start(self, *arguments, env=None, **how):
-        return subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, env=env or self.environment(), **how)
+        return subprocess.Popen(
+            [PROGRAM, *arguments], cwd=self.folder, env=env or self.environment(), **how
+        )
 
     def run_program(self, *arguments, env=None, stdout=subprocess.PIPE, timeout=60):
         return subprocess.run(
@@ -77,17 +89,27 @@ class CliTest(unittest.TestCase):
         """A POSIX shell line with mla-bench on PATH."""
         folder = os.path.dirname(PROGRAM)
         env = self.environment(PATH=folder + os.pathsep + os.environ["PATH"])
-        return subprocess.run(["sh", "-c", command], cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, encoding="utf-8", timeout=60)
+        return subprocess.run(
+            ["sh", "-c", command],
+            cwd=self.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=60,
+        )
 
     def files(self):
-        return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if not p.is_dir())
+        return sorted(
+            str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if not p.is_dir()
+        )
 
     def ends(self, done, code):
         self.assertEqual(done.returncode, code, f"stdout: {done.stdout}\nstderr: {done.stderr}")
 
     def ends_with_one_line(self, done, code, *names):
-        """An error as users rely on it: one line on stderr that names what is at fault, nothing else."""
+        """As users rely on it: one line on stderr that names what is at fault, nothing else."""
         self.ends(done, code)
         self.assertRegex(done.stderr, r"\Amla-bench: [^\n]+\n\Z")
         for name in names:
@@ -95,7 +117,7 @@ class CliTest(unittest.TestCase):
         self.assertIn(done.stdout, ("", None))
 
     def document(self, path_or_text):
-        """A document, whole, in line with the schema (where jsonschema is there) and with itself."""
+        """A whole document, true to the schema (where jsonschema is there) and to itself."""
         is_path = isinstance(path_or_text, pathlib.Path)
         text = path_or_text.read_text(encoding="utf-8") if is_path else path_or_text
         document = parse_document(text)
@@ -115,13 +137,18 @@ class CliTest(unittest.TestCase):
         self.assertEqual(
             cell["id"],
             f"{cell['variant']}/{place}/B:{p['batch']}/S:{p['seq']}/Dm:{p['model_dim']}/R:{p['rank']}"
-            f"/H:{p['kv_heads']}/D:{p['head_dim']}/{cell['precision']}/{cell['l2']}")
+            f"/H:{p['kv_heads']}/D:{p['head_dim']}/{cell['precision']}/{cell['l2']}",
+        )
         for measured in cell["rounds"]:
             self.assertEqual(len(measured["samples_ns"]), len(measured["long_ns"]))
             launches = measured["long_launches"] - measured["short_launches"]
             shorts = measured["short_ns"] or [0] * len(measured["long_ns"])
-            for short, long, sample in zip(shorts, measured["long_ns"], measured["samples_ns"], strict=True):
-                self.assertAlmostEqual(sample, (long - short) / launches, delta=1e-6 * long / launches)
+            for short, long, sample in zip(
+                shorts, measured["long_ns"], measured["samples_ns"], strict=True
+            ):
+                self.assertAlmostEqual(
+                    sample, (long - short) / launches, delta=1e-6 * long / launches
+                )
         if "summary" in cell:
             samples = [sample for measured in cell["rounds"] for sample in measured["samples_ns"]]
             self.assertEqual(cell["summary"]["samples"], len(samples))

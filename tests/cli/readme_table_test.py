@@ -13,12 +13,34 @@ README = "# Title\n\n<!-- BEGIN results:box -->\nold\n<!-- END results:box -->\n
 
 class ReadmeTable(harness.CliTest):
     def table(self, *arguments, root=None):
-        return subprocess.run([sys.executable, harness.ROOT / "scripts" / "readme_table", "--root",
-                               root or self.folder, *arguments], capture_output=True, text=True, encoding="utf-8")
+        return subprocess.run(
+            [
+                sys.executable,
+                harness.ROOT / "scripts" / "readme_table",
+                "--root",
+                root or self.folder,
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+        )
 
     def make(self, name):
-        self.ends(self.run_program(*BRIEF, *TINY, "--variant", "naive,tiled", "--rounds", "2", "--quiet", "--json",
-                                   f"results/box/{name}.json"), 0)
+        self.ends(
+            self.run_program(
+                *BRIEF,
+                *TINY,
+                "--variant",
+                "naive,tiled",
+                "--rounds",
+                "2",
+                "--quiet",
+                "--json",
+                f"results/box/{name}.json",
+            ),
+            0,
+        )
         return json.loads((self.folder / f"results/box/{name}.json").read_text())
 
     def readme(self, text=None):
@@ -49,8 +71,11 @@ class ReadmeTable(harness.CliTest):
     def test_one_document_against_a_variant(self):
         self.make("a")
         self.make("b")
-        self.readme(README.replace("results:box -->\nold", "results:box/a against=tiled -->\nold")
-                    .replace("END results:box ", "END results:box/a "))
+        self.readme(
+            README.replace("results:box -->\nold", "results:box/a against=tiled -->\nold").replace(
+                "END results:box ", "END results:box/a "
+            )
+        )
         self.ends(self.table(), 0)
         self.assertIn("box/a.json", self.readme())
         self.assertRegex(self.readme(), r"(?m)^\| variant .* against `tiled` \|$")
@@ -68,8 +93,11 @@ class ReadmeTable(harness.CliTest):
 
     def test_faults(self):
         document = self.make("a")
-        for text, name in (("no markers", "BEGIN results:NAME"), ("<!-- BEGIN results:box -->\n", "no partner"),
-                           (README.replace("box", "none"), "results/none")):
+        for text, name in (
+            ("no markers", "BEGIN results:NAME"),
+            ("<!-- BEGIN results:box -->\n", "no partner"),
+            (README.replace("box", "none"), "results/none"),
+        ):
             self.readme(text)
             done = self.table()
             self.ends(done, 2)
@@ -77,8 +105,12 @@ class ReadmeTable(harness.CliTest):
             self.assertIn(name, done.stderr)
             self.assertEqual(self.readme(), text)
         self.readme(README)
-        for broken in ("{", "[]", json.dumps({**document, "schema": "x/1"}),
-                       json.dumps({**document, "ended_by_signal": 2})):
+        for broken in (
+            "{",
+            "[]",
+            json.dumps({**document, "schema": "x/1"}),
+            json.dumps({**document, "ended_by_signal": 2}),
+        ):
             (self.folder / "results/box/a.json").write_text(broken)
             self.ends(self.table(), 2)
             self.assertEqual(self.readme(), README)

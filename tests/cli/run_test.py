@@ -6,26 +6,33 @@ from harness import BRIEF, TINY
 
 class Run(harness.CliTest):
     def test_default_run(self):
-        done = self.run_program("--variant", "tiled", "--device", "cpu", "--warmup", "0", "--rounds", "2")
+        done = self.run_program(
+            "--variant", "tiled", "--device", "cpu", "--warmup", "0", "--rounds", "2"
+        )
         self.ends(done, 0)
         self.assertRegex(done.stdout, r"(?m)^  variant +median .*check$")
-        self.assertRegex(done.stdout, r"(?m)^  tiled +[0-9.]+ (ns|us|ms) .* ok, all elements$")
+        self.assertRegex(done.stdout, r"(?m)^  tiled +[0-9.]+ (ns|us|ms) .* ok, all elements( UNTRUSTED: .*)?$")
         [path] = self.files()
-        self.assertRegex(path, r"\Aresults/local/\d{4}-\d\d-\d\dT\d{6}-([0-9a-f]{1,10}|unknown)\.json\Z")
-        self.assertEqual(done.stderr, f"mla-bench: wrote {path}\n")
+        self.assertRegex(
+            path, r"\Aresults/local/\d{4}-\d\d-\d\dT\d{6}-([0-9a-f]{1,10}|unknown)\.json\Z"
+        )
+        self.assertRegex(done.stderr, rf"\Amla-bench: wrote {path}\n(mla-bench: [^\n]+\n)*\Z")
         document = self.document(self.folder / path)
         [cell] = document["cells"]
-        self.assertEqual(cell["status"], "passed")
+        self.assertIn(cell["status"], harness.RIGHT)
         self.assertEqual(
             cell["problem"],
-            {"batch": 4, "seq": 96, "model_dim": 256, "rank": 48, "kv_heads": 4, "head_dim": 32})
+            {"batch": 4, "seq": 96, "model_dim": 256, "rank": 48, "kv_heads": 4, "head_dim": 32},
+        )
         self.assertEqual(len(cell["rounds"]), 2)
         self.assertLessEqual(cell["summary"]["ci95_low_ns"], cell["summary"]["median_ns"])
         self.assertIsNotNone(document["finished_at"])
         self.assertEqual(document["ended_by_signal"], 0)
 
     def test_auto_says_what_ran(self):
-        done = self.run_program("--variant", "tiled", "--json", "a.json", "--warmup", "0", "--rounds", "1", *TINY)
+        done = self.run_program(
+            "--variant", "tiled", "--json", "a.json", "--warmup", "0", "--rounds", "1", *TINY
+        )
         self.ends(done, 0)
         backend = self.document(self.folder / "a.json")["cells"][0]["backend"]
         warnings = [line for line in done.stderr.splitlines() if "running on the CPU" in line]
@@ -36,14 +43,18 @@ class Run(harness.CliTest):
         self.ends(done, 0)
         named = self.run_program(*BRIEF, *TINY, "--variant", "all", "--dry-run").stdout
         cells = self.document(self.folder / "a.json")["cells"]
-        self.assertEqual([cell["id"] for cell in cells], [line.split()[0] for line in named.splitlines()])
+        self.assertEqual(
+            [cell["id"] for cell in cells], [line.split()[0] for line in named.splitlines()]
+        )
         for variant in ("naive", "tiled", "cooperative"):
-            self.assertIn((variant, "passed"), [(cell["variant"], cell["status"]) for cell in cells])
+            self.assertIn(
+                variant, [cell["variant"] for cell in cells if cell["status"] in harness.RIGHT]
+            )
 
     def test_document_on_stdout(self):
         done = self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", "-")
         self.ends(done, 0)
-        self.assertEqual(self.document(done.stdout)["cells"][0]["status"], "passed")
+        self.assertIn(self.document(done.stdout)["cells"][0]["status"], harness.RIGHT)
         self.assertIn("  naive ", done.stderr)
         self.assertEqual(self.files(), [])
 
@@ -58,25 +69,42 @@ class Run(harness.CliTest):
         self.assertEqual(done.stderr, "")
 
     def test_lists_multiply(self):
-        done = self.run_program("--dry-run", "--device", "cpu", "--variant", "naive,tiled", "--seq", "96,192",
-                                "--precision", "fp32,bf16")
+        done = self.run_program(
+            "--dry-run",
+            "--device",
+            "cpu",
+            "--variant",
+            "naive,tiled",
+            "--seq",
+            "96,192",
+            "--precision",
+            "fp32,bf16",
+        )
         self.ends(done, 0)
         lines = done.stdout.splitlines()
         self.assertEqual(len(lines), 8)
-        expected = {f"{variant}/cpu/B:4/S:{seq}/Dm:256/R:48/H:4/D:32/{precision}/hot"
-                    for variant in ("naive", "tiled") for seq in (96, 192) for precision in ("fp32", "bf16")}
+        expected = {
+            f"{variant}/cpu/B:4/S:{seq}/Dm:256/R:48/H:4/D:32/{precision}/hot"
+            for variant in ("naive", "tiled")
+            for seq in (96, 192)
+            for precision in ("fp32", "bf16")
+        }
         self.assertEqual({line.split()[0] for line in lines}, expected)
         self.assertEqual(self.files(), [])
 
     def test_named_twice_runs_once(self):
-        done = self.run_program("--dry-run", "--device", "cpu,cpu", "--variant", "naive,naive", "--seq", "8,8")
+        done = self.run_program(
+            "--dry-run", "--device", "cpu,cpu", "--variant", "naive,naive", "--seq", "8,8"
+        )
         self.ends(done, 0)
         self.assertEqual(len(done.stdout.splitlines()), 1)
 
     def test_cold(self):
         # Bound by memory, so that the copies that it takes to be cold are few and soon read.
         shape = "--batch 1 --seq 1024 --model-dim 2048 --rank 1 --kv-heads 1 --head-dim 1".split()
-        done = self.run_program(*BRIEF, *shape, "--l2", "both", "--variant", "naive", "--json", "a.json")
+        done = self.run_program(
+            *BRIEF, *shape, "--l2", "both", "--variant", "naive", "--json", "a.json"
+        )
         self.ends(done, 0)
         cells = self.document(self.folder / "a.json")["cells"]
         self.assertEqual([cell["l2"] for cell in cells], ["hot", "cold"])
@@ -93,15 +121,25 @@ class Run(harness.CliTest):
         path = "Ergebnisse/größe ✓.json"
         done = self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", path)
         self.ends(done, 0)
-        self.assertEqual(done.stderr, f"mla-bench: wrote {path}\n")
+        self.assertTrue(done.stderr.startswith(f"mla-bench: wrote {path}\n"), done.stderr)
         self.assertEqual(self.document(self.folder / path)["argv"][-1], path)
 
     def test_skipped_beside_passed_is_fine(self):
-        done = self.run_program(*BRIEF, *TINY[:2], *TINY[4:], "--seq", "8,100000000000", "--variant", "tiled",
-                                "--json", "a.json")
+        done = self.run_program(
+            *BRIEF,
+            *TINY[:2],
+            *TINY[4:],
+            "--seq",
+            "8,100000000000",
+            "--variant",
+            "tiled",
+            "--json",
+            "a.json",
+        )
         self.ends(done, 0)
-        statuses = [cell["status"] for cell in self.document(self.folder / "a.json")["cells"]]
-        self.assertEqual(sorted(statuses), ["passed", "skipped"])
+        short, long = self.document(self.folder / "a.json")["cells"]
+        self.assertIn(short["status"], harness.RIGHT)
+        self.assertEqual(long["status"], "skipped")
         self.assertIn("skipped: needs", done.stdout)
 
 
@@ -140,11 +178,37 @@ class Texts(harness.CliTest):
 
 class Commands(harness.CliTest):
     def test_command_repeats_the_cell(self):
-        self.ends(self.run_program(*BRIEF, *TINY, "--inputs", "positive", "--seed", "7", "--precision", "fp32,bf16",
-                                   "--variant", "naive,tiled", "--json", "a.json"), 0)
+        self.ends(
+            self.run_program(
+                *BRIEF,
+                *TINY,
+                "--inputs",
+                "positive",
+                "--seed",
+                "7",
+                "--precision",
+                "fp32,bf16",
+                "--variant",
+                "naive,tiled",
+                "--json",
+                "a.json",
+            ),
+            0,
+        )
         cells = self.document(self.folder / "a.json")["cells"]
         self.assertEqual(len(cells), 4)
-        same = ("id", "variant", "device", "threads", "precision", "l2", "problem", "inputs", "kernels", "choice")
+        same = (
+            "id",
+            "variant",
+            "device",
+            "threads",
+            "precision",
+            "l2",
+            "problem",
+            "inputs",
+            "kernels",
+            "choice",
+        )
         for cell in cells:
             done = self.run_shell(cell["command"] + " --warmup 0 --rounds 1 --json -")
             self.ends(done, 0)
@@ -153,8 +217,24 @@ class Commands(harness.CliTest):
             self.assertEqual(again["command"], cell["command"])
 
     def test_command_of_a_cold_cell(self):
-        self.ends(self.run_program("--device", "cpu", "--threads", "1", "--l2", "cold", "--seq", "100000000000",
-                                   "--variant", "tiled", "--quiet", "--json", "a.json"), 77)
+        self.ends(
+            self.run_program(
+                "--device",
+                "cpu",
+                "--threads",
+                "1",
+                "--l2",
+                "cold",
+                "--seq",
+                "100000000000",
+                "--variant",
+                "tiled",
+                "--quiet",
+                "--json",
+                "a.json",
+            ),
+            77,
+        )
         [cell] = self.document(self.folder / "a.json")["cells"]
         done = self.run_shell(cell["command"] + " --dry-run")
         self.ends(done, 0)
@@ -162,8 +242,12 @@ class Commands(harness.CliTest):
 
     def test_command_with_a_file_that_the_shell_must_not_split(self):
         name = "it's a file.safetensors"
-        self.ends(self.run_program(*BRIEF, *TINY, "--variant", "naive", "--save", name, "--quiet"), 0)
-        self.ends(self.run_program(*BRIEF, "--variant", "naive", "--input", name, "--json", "a.json"), 0)
+        self.ends(
+            self.run_program(*BRIEF, *TINY, "--variant", "naive", "--save", name, "--quiet"), 0
+        )
+        self.ends(
+            self.run_program(*BRIEF, "--variant", "naive", "--input", name, "--json", "a.json"), 0
+        )
         [cell] = self.document(self.folder / "a.json")["cells"]
         self.assertEqual(cell["problem"]["kv_heads"], 2)
         done = self.run_shell(cell["command"] + " --warmup 0 --rounds 1 --json -")

@@ -1,4 +1,4 @@
-"""Files of the safetensors package are read, and what the tool saves is what NumPy computes in float64."""
+"""The safetensors package's files are read, and saved kv is what NumPy computes in float64."""
 
 import subprocess
 import sys
@@ -11,8 +11,10 @@ JUDGE = harness.ROOT / "tests" / "safetensors_judge.py"
 
 class Safetensors(harness.CliTest):
     def judge(self, *arguments):
-        """The judge knows neither the tool nor its code: NumPy and the safetensors package alone."""
-        done = subprocess.run([sys.executable, JUDGE, *arguments], cwd=self.folder, capture_output=True, text=True)
+        """Runs the judge, which knows NumPy and the package but nothing of the tool."""
+        done = subprocess.run(
+            [sys.executable, JUDGE, *arguments], cwd=self.folder, capture_output=True, text=True
+        )
         if done.returncode == harness.SKIPPED:
             self.skipTest(done.stderr.strip() or done.stdout.strip())
         self.ends(done, 0)
@@ -24,10 +26,22 @@ class Safetensors(harness.CliTest):
         for name in written:
             for variant in ("naive", "tiled", "cooperative"):
                 with self.subTest(file=name, variant=variant):
-                    done = self.run_program(*BRIEF, "--variant", variant, "--input", name, "--save", "out.safetensors",
-                                            "--json", "out.json")
+                    done = self.run_program(
+                        *BRIEF,
+                        "--variant",
+                        variant,
+                        "--input",
+                        name,
+                        "--save",
+                        "out.safetensors",
+                        "--json",
+                        "out.json"
+                    )
                     self.ends(done, 0)
-                    self.assertEqual(self.document(self.folder / "out.json")["cells"][0]["inputs"], {"file": name})
+                    self.assertEqual(
+                        self.document(self.folder / "out.json")["cells"][0]["inputs"],
+                        {"file": name},
+                    )
                     self.judge("check", str(self.folder / "out.safetensors"))
 
     def test_generated_tensors(self):
@@ -35,8 +49,20 @@ class Safetensors(harness.CliTest):
         for precision in ("fp32", "bf16", "fp16"):
             for inputs in ("normal", "positive", "exact"):
                 with self.subTest(precision=precision, inputs=inputs):
-                    done = self.run_program(*BRIEF, "--variant", "cooperative", "--precision", precision, "--inputs",
-                                            inputs, "--save", "out.safetensors", "--quiet", "--json", "out.json")
+                    done = self.run_program(
+                        *BRIEF,
+                        "--variant",
+                        "cooperative",
+                        "--precision",
+                        precision,
+                        "--inputs",
+                        inputs,
+                        "--save",
+                        "out.safetensors",
+                        "--quiet",
+                        "--json",
+                        "out.json"
+                    )
                     self.ends(done, 0)
                     self.judge("check", str(self.folder / "out.safetensors"))
 

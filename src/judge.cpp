@@ -1,0 +1,138 @@
+#include "judge.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+// A cold period that moves more than this with twice the operand sets was not cold (flashinfer and
+// CUTLASS rotate without such a proof; the limit is well above run-to-run noise).
+constexpr double kColdTolerance = 0.02;
+// Part of the samples that may be marked before the cell's median is in doubt: a quarter can move a
+// median only within its own spread.
+constexpr double kMostMarked = 0.25;
+// Ceilings are medians of a few rounds themselves.
+constexpr double kFasterThanLight = 0.97;
+
+std::string micro(double ns) {
+  return fixed(ns / 1000, 2) + " us";
+}
+
+std::optional<std::string> cold_doubt(const Result& result) {
+  if (!result.cold_proof || result.cold_proof->more_sets == 0) {
+    return std::nullopt;
+  }
+  const ColdProof& proof = *result.cold_proof;
+  const double moved = proof.more_sets_period_ns / proof.period_ns - 1;
+  if (std::abs(moved) <= kColdTolerance) {
+    return std::nullopt;
+  }
+  return "not cold: " + micro(proof.period_ns) + " with " + std::to_string(proof.sets) +
+         " operand sets, " + micro(proof.more_sets_period_ns) + " with " +
+         std::to_string(proof.more_sets);
+}
+
+std::optional<std::string> referee_doubt(const Result& result) {
+  if (!result.referee || !result.referee->missing.empty()) {
+    return std::nullopt;
+  }
+  const Referee& referee = *result.referee;
+  if (std::abs(referee.gap_ns - referee.empty_gap_ns) <= referee.band_ns) {
+    return std::nullopt;
+  }
+  return "the kernels' own duration (" + micro(referee.duration_ns) + ") leaves a gap of " +
+         micro(referee.gap_ns) + " in the period, the empty kernel's is " +
+         micro(referee.empty_gap_ns) + " +- " + micro(referee.band_ns) +
+         ": work outside the timed stream, or none in it";
+}
+
+// Rounds with throttling around them, samples at a slow clock, rounds at a slow clock beside the
+// others.
+std::optional<std::string> clock_doubt(const Result& result) {
+  std::int64_t samples = 0;
+  std::int64_t marked = 0;
+  std::string reasons;
+  for (const Round& round : result.rounds) {
+    samples += static_cast<std::int64_t>(round.samples_ns.size());
+    bool throttled = false;
+    for (const std::optional<GpuState>* state : {&round.before, &round.after}) {
+      if (*state && (*state)->throttle.protects()) {
+        throttled = true;
+        reasons = (*state)->throttle.in_words();
+      }
+    }
+    marked += static_cast<std::int64_t>(throttled ? round.samples_ns.size()
+                                                  : round.slow_clock_samples.size());
+  }
+  if (samples == 0 || static_cast<double>(marked) <= kMostMarked * static_cast<double>(samples)) {
+    return std::nullopt;
+  }
+  return std::to_string(marked) + " of " + std::to_string(samples) +
+         " samples were taken at a lowered clock" + (reasons.empty() ? "" : " (" + reasons + ")");
+}
+
+// Clocks by the management library that differ between rounds: a drop that lasts whole rounds marks
+// no sample within one.
+std::optional<std::string> drift_doubt(const Result& result) {
+  constexpr double kSlowRound = 0.97;  // as for a sample within its round
+  std::vector<double> clocks;
+  for (const Round& round : result.rounds) {
+    for (const std::optional<GpuState>* state : {&round.before, &round.after}) {
+      if (*state && (*state)->sm_clock_mhz) {
+        clocks.push_back(*(*state)->sm_clock_mhz);
+      }
+    }
+  }
+  if (clocks.empty()) {
+    return std::nullopt;
+  }
+  const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
+  if (*least >= kSlowRound * *most) {
+    return std::nullopt;
+  }
+  return "the SM clock moved between " + fixed(*least, 0) + " and " + fixed(*most, 0) +
+         " MHz from round to round";
+}
+
+std::optional<std::string> company_doubt(const Result& result) {
+  int most = 0;
+  for (const Round& round : result.rounds) {
+    for (const std::optional<GpuState>* state : {&round.before, &round.after}) {
+      if (*state) {
+        most = std::max(most, (*state)->other_processes.value_or(0));
+      }
+    }
+  }
+  if (most == 0) {
+    return std::nullopt;
+  }
+  return std::to_string(most) + " other process" + (most == 1 ? "" : "es") + " on the GPU";
+}
+
+std::optional<std::string> light_doubt(const Result& result) {
+  if (!result.roofline || !result.summary ||
+      result.summary->median_ns >= kFasterThanLight * result.roofline->ns) {
+    return std::nullopt;
+  }
+  return "faster than light: " + micro(result.summary->median_ns) + ", but its " +
+         (result.roofline->by_memory ? "bytes" : "FLOPs") + " alone take " +
+         micro(result.roofline->ns) + " on this device";
+}
+
+}  // namespace
+
+std::vector<std::string> doubts(const Result& result) {
+  std::vector<std::string> found;
+  for (const auto& rule :
+       {cold_doubt, referee_doubt, clock_doubt, drift_doubt, company_doubt, light_doubt}) {
+    if (const std::optional<std::string> doubt = rule(result)) {
+      found.push_back(*doubt);
+    }
+  }
+  return found;
+}
+
+}  // namespace mla_bench
