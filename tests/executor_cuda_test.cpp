@@ -230,7 +230,7 @@ TEST_F(CudaTimerTest, SlopeAgreesWithTheDevicesClock) {
   constexpr double kTolerance = 0.01;
   constexpr double kToleranceNs = 20;
   constexpr double kMostGapNs = 3000;  // between the end of a kernel and the beginning of the next
-  for (const std::int64_t spin_ns : {2'048, 3'072, 5'120, 20'480}) {
+  for (const std::int64_t spin_ns : {2'048, 3'072, 5'120, 20'480, 102'400}) {
     const auto timer = executor_->make_timer({append(log(), 0, spin_ns)});
     timer->replay(kShort);
     timer->replay(kLong);
