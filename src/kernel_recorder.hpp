@@ -23,6 +23,10 @@ class KernelRecorder {
  public:
   virtual ~KernelRecorder() = default;
 
+  // Runs `work`, which launches something, and throws its records away: the first session of a
+  // process may record nothing, or damaged stamps.
+  virtual void discard_first_session(const std::function<void()>& work) = 0;
+
   // Runs `work` (which must wait for what it launches) and returns the kernels of its last API call
   // that launched any, in the order in which they began. Throws std::runtime_error where records
   // were dropped or cannot be had.

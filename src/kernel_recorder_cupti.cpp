@@ -91,11 +91,9 @@ void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uin
 
 class CuptiRecorder : public KernelRecorder {
  public:
+  void discard_first_session(const std::function<void()>& work) override { session(work); }
+
   std::vector<KernelRecord> record(const std::function<void()>& work) override {
-    // The first session of a process may record nothing or damaged stamps: it is thrown away.
-    if (std::exchange(is_first_, false)) {
-      session(work);
-    }
     std::vector<KernelRecord> records = session(work);
     if (records.empty()) {
       throw std::runtime_error("CUPTI recorded no kernel");
@@ -140,8 +138,6 @@ class CuptiRecorder : public KernelRecorder {
     }
     return std::move(from.records);
   }
-
-  bool is_first_ = true;
 };
 
 void* open_library() {

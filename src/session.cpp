@@ -108,6 +108,7 @@ struct Session::OpenCell {
   Floors floors;
   std::unique_ptr<Timer> timer;
   TimingPlan plan;
+  double period_ns = 0;  // median of the last round
 };
 
 Session::Session(DeviceList devices, std::unique_ptr<Environment> environment)
@@ -179,7 +180,8 @@ Session::OpenCell Session::prepare(const Cell& cell) {
           .kernels = {},
           .floors = {},
           .timer = nullptr,
-          .plan = {}};
+          .plan = {},
+          .period_ns = 0};
 }
 
 std::vector<Launch> Session::bind(const OpenCell& open, std::size_t sets) {
@@ -292,6 +294,7 @@ Round Session::measure(const std::string& id) {
   Round round = measure_round(*open.timer, open.plan, id);
   round.before = before;
   round.after = state();
+  open.period_ns = median(round.samples_ns);
   return round;
 }
 
@@ -383,15 +386,19 @@ Referee Session::witness(const std::string& id) {
   OpenCell& open = open_.at(id);
   Executor& executor = *tensors_->executor;
   Referee referee;
-  const double period = median(measure_round(*open.timer, open.plan, "referee").samples_ns);
-  const double gap = gap_ns(bind(open, open.ring), period, referee.missing);
+  if (open.period_ns == 0) {
+    referee.missing = "no round was measured in the process that is left";
+    open_.erase(id);
+    return referee;
+  }
+  const double gap = gap_ns(bind(open, open.ring), open.period_ns, referee.missing);
   if (referee.missing.empty()) {
     referee.gap_ns = gap;
-    referee.duration_ns = period - gap;
+    referee.duration_ns = open.period_ns - gap;
     referee.empty_gap_ns =
         gap_ns({executor.empty_launch(open.kernels)}, open.floors.empty_ns, referee.missing);
     const auto kernels = static_cast<double>(std::max<std::size_t>(1, open.kernels.size()));
-    referee.band_ns = kernels * gap_band_ns() + kGapSlackOfPeriod * period;
+    referee.band_ns = kernels * gap_band_ns() + kGapSlackOfPeriod * open.period_ns;
   }
   open_.erase(id);
   return referee;
