@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -51,8 +52,9 @@ Json signature(const CalibrationKey& key) {
 
 std::optional<Calibration> cached_calibration(const CalibrationKey& key, const std::string& now) {
   const std::string path = cache_path(key);
+  std::error_code error;
   std::ifstream file(path, std::ios::binary);
-  if (path.empty() || !file) {
+  if (!std::filesystem::is_regular_file(path, error) || !file) {  // a folder opens, but throws
     return std::nullopt;
   }
   const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -121,6 +121,10 @@ TEST(ExecutorCpu, PassesGoRoundTheRingFromItsStart) {
   EXPECT_EQ(replay.launches, 5);
   EXPECT_GE(replay.ns, 0);
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 0, 1, 2, 0, 1}));  // once round untimed, then five
+  order.clear();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  timer->replay(1);
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 0})) << "the team has gone to sleep in between";
 }
 
 TEST(ExecutorCpu, TimesTheTimedLaunchesAlone) {
