@@ -1,6 +1,5 @@
 #include "document.hpp"
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "build_facts.hpp"
 #include "errors.hpp"
+#include "host.hpp"
 #include "json.hpp"
 #include "text.hpp"
 
@@ -29,29 +29,6 @@ Json tool_json() {
           {"compiler", facts.compiler},    {"cuda_compiler", facts.cuda_compiler},
           {"flags", facts.flags},          {"cuda_architectures", facts.cuda_architectures},
           {"build_type", facts.build_type}};
-}
-
-// CPUs that this process may run on.
-std::vector<int> allowed_cpus() {
-  std::vector<int> cpus;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) {
-        cpus.push_back(cpu);
-      }
-    }
-  }
-  return cpus;
-}
-
-// "performance", "powersave", ...; empty where the system does not say (most virtual machines).
-std::string frequency_governor() {
-  std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-  std::string governor;
-  file >> governor;
-  return governor;
 }
 
 // The machine without its name: documents are published.

@@ -1,6 +1,5 @@
 // The CPU as a device: what this process may use of it, host memory, and passes timed by the clock.
 #include <omp.h>
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 
 #include "errors.hpp"
 #include "executor.hpp"
+#include "host.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -67,21 +67,6 @@ std::string cpu_name(const fs::path& root) {
   }
   utsname names{};
   return uname(&names) == 0 ? names.machine : "CPU";
-}
-
-// The CPUs that this process may run on; empty where the system does not say.
-std::vector<int> allowed_cpus() {
-  std::vector<int> cpus;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) {
-        cpus.push_back(cpu);
-      }
-    }
-  }
-  return cpus;
 }
 
 // The version 2 control groups that this process is in, from its own up to the outermost visible
