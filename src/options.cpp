@@ -178,11 +178,20 @@ struct OptionGroup {
   std::vector<OptionRow> rows;
 };
 
-cxxopts::Options grammar_of(const std::string& program, const std::string& purpose,
-                            const std::vector<OptionGroup>& groups) {
-  cxxopts::Options grammar(program, purpose);
+// A command's options, and the order of its groups for --help, which cxxopts would sort by name.
+struct Grammar {
+  cxxopts::Options options;
+  std::vector<std::string> titles;
+
+  std::string help() const { return options.help(titles); }
+};
+
+Grammar grammar_of(const std::string& program, const std::string& purpose,
+                   const std::vector<OptionGroup>& groups) {
+  Grammar grammar{.options = cxxopts::Options(program, purpose), .titles = {}};
   for (const OptionGroup& group : groups) {
-    cxxopts::OptionAdder add = grammar.add_options(group.title);
+    grammar.titles.emplace_back(group.title);
+    cxxopts::OptionAdder add = grammar.options.add_options(group.title);
     for (const OptionRow& row : group.rows) {
       if (row.value == nullptr) {
         add(row.name, row.help);
@@ -198,7 +207,7 @@ constexpr OptionRow kDevice{
     "device", "LIST", "auto, cpu, cuda:N, cuda:all (default: auto, the first GPU, else the CPU)"};
 constexpr OptionRow kHelp{"help", nullptr, "this text"};
 
-cxxopts::Options run_grammar() {
+Grammar run_grammar() {
   return grammar_of(
       "mla-bench [run]",
       "Checks and times variants of the MLA key/value up-projection:\n"
@@ -304,7 +313,7 @@ RunOptions run_options(const Parsed& parsed) {
   return options;
 }
 
-cxxopts::Options list_grammar() {
+Grammar list_grammar() {
   return grammar_of("mla-bench list",
                     "Lists devices and variants, and why a variant cannot run here.\n",
                     {{"Options", {kDevice, kHelp}}});
@@ -409,16 +418,16 @@ Options parse_options(std::span<const char* const> argv) {
     return WorkerOptions{.channel = static_cast<int>(*channel)};
   }
   if (command == "list") {
-    cxxopts::Options grammar = list_grammar();
-    const Parsed parsed = parse(grammar, arguments);
+    Grammar grammar = list_grammar();
+    const Parsed parsed = parse(grammar.options, arguments);
     if (parsed.count("help") > 0) {
       return HelpOptions{grammar.help()};
     }
     return ListOptions{.devices = devices_of(parsed)};
   }
   if (command == "run") {
-    cxxopts::Options grammar = run_grammar();
-    const Parsed parsed = parse(grammar, arguments);
+    Grammar grammar = run_grammar();
+    const Parsed parsed = parse(grammar.options, arguments);
     if (parsed.count("help") > 0) {
       return HelpOptions{grammar.help() + std::string(kCommands)};
     }
