@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "statistics.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -74,27 +75,30 @@ std::optional<std::string> clock_doubt(const Result& result) {
          " samples were taken at a lowered clock" + (reasons.empty() ? "" : " (" + reasons + ")");
 }
 
-// Clocks by the management library that differ between rounds: a drop that lasts whole rounds marks
-// no sample within one.
+// Clocks that differ between rounds, as the management library tells them or as the passes measured
+// them: a drop that lasts a whole round marks no sample within it.
 std::optional<std::string> drift_doubt(const Result& result) {
   constexpr double kSlowRound = 0.97;  // as for a sample within its round
-  std::vector<double> clocks;
+  std::vector<double> told;
+  std::vector<double> measured;
   for (const Round& round : result.rounds) {
     for (const std::optional<GpuState>* state : {&round.before, &round.after}) {
       if (*state && (*state)->sm_clock_mhz) {
-        clocks.push_back(*(*state)->sm_clock_mhz);
+        told.push_back(*(*state)->sm_clock_mhz);
       }
     }
+    if (!round.clock_mhz.empty()) {
+      measured.push_back(median(round.clock_mhz));
+    }
   }
-  if (clocks.empty()) {
-    return std::nullopt;
+  for (const std::vector<double>* clocks : {&told, &measured}) {
+    const auto [least, most] = std::minmax_element(clocks->begin(), clocks->end());
+    if (!clocks->empty() && *least < kSlowRound * *most) {
+      return "the SM clock moved between " + fixed(*least, 0) + " and " + fixed(*most, 0) +
+             " MHz from round to round";
+    }
   }
-  const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
-  if (*least >= kSlowRound * *most) {
-    return std::nullopt;
-  }
-  return "the SM clock moved between " + fixed(*least, 0) + " and " + fixed(*most, 0) +
-         " MHz from round to round";
+  return std::nullopt;
 }
 
 std::optional<std::string> company_doubt(const Result& result) {

@@ -170,6 +170,18 @@ TEST(Doubts, ATenPercentClockDropBetweenRoundsIsSeenAtTheNvmlSeam) {
   expect_only(result, {"SM clock", "1782", "1980"});
 }
 
+TEST(Doubts, AClockDropOverAWholeRoundIsSeenWhereNvmlTellsNone) {
+  Result result = clean_result();
+  result.rounds.push_back(result.rounds.front());
+  for (double& mhz : result.rounds.back().clock_mhz) {
+    mhz *= 0.9;
+  }
+  ASSERT_FALSE(result.rounds.back().clock_mhz.empty());
+  const std::vector<std::string> found = doubts(result);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found.front().find("from round to round"), std::string::npos) << found.front();
+}
+
 TEST(Doubts, AClockMayMoveByThreePercentBetweenRounds) {
   Result result = clean_result();
   result.rounds[1].after->sm_clock_mhz = 1921;  // 97.02 %
