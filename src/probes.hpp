@@ -18,10 +18,6 @@ Launch empty_launch(std::span<const KernelFacts> kernels);
 Launch touch_launch(const Problem& problem, StoredType type, const Operands& operands,
                     const Device& device);
 
-// One block for each SM that spins for so many SM cycles; writes the cycles that it really took to
-// `cycles` (device memory, one std::int64_t for each SM) where that is not null.
-Launch spin_launch(std::int64_t cycles, std::int64_t* measured, const Device& device);
-
 // One SM's cycle counter and the GPU's nanosecond clock at one moment; zero where none was taken.
 struct ClockSample {
   std::int64_t cycles = 0;

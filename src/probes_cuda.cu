@@ -79,20 +79,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// ---- spin
-// ------------------------------------------------------------------------------------------
-
-__global__ void spin_kernel(std::int64_t cycles, std::int64_t* measured) {
-  const std::int64_t start = clock64();
-  std::int64_t elapsed = 0;
-  do {
-    elapsed = clock64() - start;
-  } while (elapsed < cycles);
-  if (measured != nullptr && threadIdx.x == 0) {
-    measured[blockIdx.x] = elapsed;
-  }
-}
-
 // ---- clocks
 // ----------------------------------------------------------------------------------------
 
@@ -382,14 +368,6 @@ Launch touch_launch(const Problem& problem, StoredType type, const Operands& ope
       wanted, device.multiprocessors, kBlocksPerSm * device.multiprocessors));
   return [arguments, blocks](Stream stream) {
     touch_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(arguments);
-    MLA_BENCH_CHECK(cudaGetLastError());
-  };
-}
-
-Launch spin_launch(std::int64_t cycles, std::int64_t* measured, const Device& device) {
-  const auto blocks = static_cast<unsigned>(device.multiprocessors);
-  return [=](Stream stream) {
-    spin_kernel<<<blocks, 32, 0, static_cast<cudaStream_t>(stream)>>>(cycles, measured);
     MLA_BENCH_CHECK(cudaGetLastError());
   };
 }

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "calibration_cache.hpp"
 #include "commands.hpp"
@@ -150,7 +152,10 @@ int run_command(const RunOptions& options, std::span<const char* const> argv) {
     return profile(options, plan, worker);
   }
   ProgressLine progress(!options.quiet);
-  Document document{.argv = {argv.begin(), argv.end()},
+  std::vector<std::string> words(argv.begin(), argv.end());
+  // By name, not by place: documents are published, and folders tell of the machine.
+  words.front() = std::filesystem::path(words.front()).filename().string();
+  Document document{.argv = std::move(words),
                     .started_at = started_at,
                     .cuda_runtime = devices.cuda_runtime,
                     .cuda_driver = devices.cuda_driver,
