@@ -97,9 +97,14 @@ Arithmetic arithmetic_of(const Problem& problem, Precision precision, Unit unit)
       if (!on_tensor_core) {
         return {fma_down, 0, fma_up};
       }
-      // 3xTF32: each operand is split into two TF32 parts that hold it to 2^-22, and of their four
-      // products the smallest is dropped, 2^-22 again: three chains, and 3 * 2^-22 a product.
-      const double split = 3 * kTf32Roundoff * kTf32Roundoff;
+      // Operands split into a TF32 part and a rest, of whose four products rest * rest is dropped.
+      // 3xTF32 may cut: a rest is below 2^-10, 2^-20 is dropped, and of a rest's 13 bits two are
+      // cut again, 3 * 2^-23: 7 * 2^-22 a product. With the two products of a rest in BF16, a rest
+      // is rounded to below 2^-11, and two roundings of 2^-8 each make 4 * 2^-19 of them.
+      const double cut = 7 * kTf32Roundoff * kTf32Roundoff;
+      const double rounded =
+          4 * kTf32Roundoff * kBf16.roundoff + kTf32Roundoff * kTf32Roundoff;
+      const double split = std::max(cut, rounded);
       const double chains = 3;
       return {composed({split, std::max(fma_down, tensor_core_sum(model_dim, chains, kTf32Step))}),
               0, composed({split, std::max(fma_up, tensor_core_sum(rank, chains, kTf32Step))})};
@@ -284,7 +289,12 @@ std::optional<double> expected_frobenius_error(const Problem& problem, Precision
   switch (precision) {
     case Precision::kFp32: {
       constexpr double kChains = 3;  // 3xTF32
-      return on_tensor_core ? std::max(nearest, kChains * truncated / kTf32StepDepth) : nearest;
+      // The two products of a rest in BF16, in each of the two matrix products: eight roundings, as
+      // large a part of the whole as a rest is.
+      const double split = rounded(8, kBf16.roundoff) * kRoundingRms * kTf32Roundoff;
+      return on_tensor_core
+                 ? std::hypot(std::max(nearest, kChains * truncated / kTf32StepDepth), split)
+                 : nearest;
     }
     case Precision::kTf32:
       return std::hypot(rounded(4, kTf32Roundoff),

@@ -316,7 +316,10 @@ TEST(Run, CtrlCReachesTheWorkerTooAndChangesNothing) {
   }
   kill(program.pid(), SIGINT);
   EXPECT_EQ(program.wait(), 130);
-  EXPECT_SAYS(reason(program.document(), "is_slow"), "interrupted");
+  // On a loaded machine the cell may not have got as far as to be measured.
+  const std::string why = reason(program.document(), "is_slow");
+  EXPECT_TRUE(why.find("interrupted") != why.npos || why.find("before it was measured") != why.npos)
+      << why;
 }
 
 // From the first moment on: either the signal's own end, before it is noted, or 130.

@@ -37,13 +37,72 @@ __device__ inline void cluster_wait() {
 
 // Stores to the place that `target` has in the shared memory of the cluster's block `rank`.
 __device__ inline void store_to_rank(Quad<float>* target, int rank, const Quad<float>& quad) {
-  const unsigned here = static_cast<unsigned>(__cvta_generic_to_shared(target));
+  const auto here = static_cast<unsigned>(__cvta_generic_to_shared(target));
   unsigned there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(there), "f"(quad.at[0]),
                "f"(quad.at[1]), "f"(quad.at[2]), "f"(quad.at[3])
                : "memory");
 }
+
+// Counts what the blocks of a cluster push into this one's shared memory, once. It lies in shared
+// memory, at the same place in every block.
+class PushBarrier {
+ public:
+  // By one thread, before a cluster_arrive_relaxed() behind whose wait the peers push.
+  __device__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(this)), "r"(arrivals)
+                 : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+
+  // One of the arrivals: says how many bytes the peers will push.
+  __device__ void expect(int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(this)),
+                 "r"(bytes)
+                 : "memory");
+  }
+
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(this)) : "memory");
+  }
+
+  // Stores to the place that `target` has in the cluster's block `rank`, and counts there.
+  __device__ void push(int rank, Quad<float>* target, const Quad<float>& quad) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+        "[%5];" ::"r"(in_block(rank, target)),
+        "f"(quad.at[0]), "f"(quad.at[1]), "f"(quad.at[2]), "f"(quad.at[3]),
+        "r"(in_block(rank, this))
+        : "memory");
+  }
+
+  // All arrivals and all bytes are there, and may be read. Acquired by the block alone, as CUTLASS
+  // does: the bytes lie in its own shared memory, and an acquire by the cluster would also empty the
+  // L1 cache of global data.
+  __device__ void wait() {
+    asm volatile(
+        "{\n"
+        ".reg .pred is_full;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 is_full, [%0], 0;\n"
+        "@!is_full bra again;\n"
+        "}\n" ::"r"(address(this))
+        : "memory");
+  }
+
+ private:
+  static __device__ unsigned address(const void* pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+  }
+  static __device__ unsigned in_block(int rank, const void* pointer) {
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(pointer)), "r"(rank));
+    return there;
+  }
+
+  std::uint64_t state_;
+};
 
 #else
 

@@ -89,11 +89,18 @@ class LaunchConfig {
 };
 
 // Without this a launch with more than 48 KiB of dynamic shared memory is an "invalid argument".
-template <typename T>
-void allow_shared_memory(Kernel<T> kernel, std::int64_t bytes) {
+template <typename... Parameters>
+void allow_shared_memory(void (*kernel)(Parameters...), std::int64_t bytes) {
   MLA_BENCH_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(bytes)));
+}
+
+template <typename... Parameters>
+void launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape, Stream stream,
+                   const Parameters&... parameters) {
+  const LaunchConfig config(shape, stream);
+  MLA_BENCH_CHECK(cudaLaunchKernelEx(config.get(), kernel, parameters...));
 }
 
 template <typename T>
@@ -103,8 +110,7 @@ Prepared prepare_kernel(Kernel<T> kernel, std::string choice, const LaunchShape&
   return {.choice = std::move(choice),
           .bind = [kernel, shape, problem](const Operands& operands) -> Launch {
             return [kernel, shape, args = arguments<T>(problem, operands)](Stream stream) {
-              const LaunchConfig config(shape, stream);
-              MLA_BENCH_CHECK(cudaLaunchKernelEx(config.get(), kernel, args));
+              launch_kernel(kernel, shape, stream, args);
             };
           }};
 }
@@ -117,17 +123,22 @@ inline std::int64_t no_workspace(const Problem&, Precision) {
   return 0;
 }
 
-// What keeps any plain FMA kernel of this directory from running.
-inline std::optional<std::string> why_not_fma(Precision precision, const Device& device) {
+// The oldest architecture that anything of this directory is built for.
+inline std::optional<std::string> why_not_so_old(const Device& device) {
   constexpr int kOldest = 80;
-  if (precision == Precision::kTf32) {
-    return "multiplies with fp32 FMA, which has no TF32 form; use --precision fp32";
-  }
   if (device.sm < kOldest) {
     return "needs sm_" + std::to_string(kOldest) + " or newer, this device is sm_" +
            std::to_string(device.sm);
   }
   return std::nullopt;
+}
+
+// What keeps any plain FMA kernel of this directory from running.
+inline std::optional<std::string> why_not_fma(Precision precision, const Device& device) {
+  if (precision == Precision::kTf32) {
+    return "multiplies with fp32 FMA, which has no TF32 form; use --precision fp32";
+  }
+  return why_not_so_old(device);
 }
 
 inline std::optional<std::string> why_not_blocks(double blocks) {
