@@ -117,17 +117,22 @@ inline std::int64_t no_workspace(const Problem&, Precision) {
   return 0;
 }
 
-// What keeps any plain FMA kernel of this directory from running.
-inline std::optional<std::string> why_not_fma(Precision precision, const Device& device) {
+// The oldest architecture that anything of this directory is built for.
+inline std::optional<std::string> why_not_so_old(const Device& device) {
   constexpr int kOldest = 80;
-  if (precision == Precision::kTf32) {
-    return "multiplies with fp32 FMA, which has no TF32 form; use --precision fp32";
-  }
   if (device.sm < kOldest) {
     return "needs sm_" + std::to_string(kOldest) + " or newer, this device is sm_" +
            std::to_string(device.sm);
   }
   return std::nullopt;
+}
+
+// What keeps any plain FMA kernel of this directory from running.
+inline std::optional<std::string> why_not_fma(Precision precision, const Device& device) {
+  if (precision == Precision::kTf32) {
+    return "multiplies with fp32 FMA, which has no TF32 form; use --precision fp32";
+  }
+  return why_not_so_old(device);
 }
 
 inline std::optional<std::string> why_not_blocks(double blocks) {
