@@ -11,8 +11,12 @@ namespace {
 // use.
 constexpr std::int64_t kGuardBytes = 4096;
 constexpr std::byte kGuardPattern{0xA5};
-// What an allocation may be rounded up to.
+// What an allocation, or the first of two tensors in one, may be rounded up to.
 constexpr std::int64_t kAllocationUnit = 512;
+
+std::int64_t rounded_up(std::int64_t bytes) {
+  return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
+}
 
 Memory room_for(Executor& executor, const std::vector<std::byte>& data) {
   return executor.allocate(static_cast<std::int64_t>(data.size()));
@@ -25,8 +29,8 @@ OperandSet::OperandSet(Executor& executor, const Inputs& inputs)
       kv_bytes_(inputs.problem.kv_count() * size_of(inputs.type)),
       hidden_(room_for(executor, inputs.hidden)),
       w_down_(room_for(executor, inputs.w_down)),
-      w_up_k_(room_for(executor, inputs.w_up_k)),
-      w_up_v_(room_for(executor, inputs.w_up_v)),
+      up_pitch_(rounded_up(inputs.problem.up_count() * size_of(inputs.type))),
+      w_up_(executor.allocate(up_pitch_ + inputs.problem.up_count() * size_of(inputs.type))),
       guarded_kv_(executor.allocate(kv_bytes_ + 2 * kGuardBytes)) {
   reset(inputs);
 }
@@ -34,16 +38,16 @@ OperandSet::OperandSet(Executor& executor, const Inputs& inputs)
 Operands OperandSet::operands() const {
   return {.hidden = hidden_.get(),
           .w_down = w_down_.get(),
-          .w_up_k = w_up_k_.get(),
-          .w_up_v = w_up_v_.get(),
+          .w_up_k = w_up_.get(),
+          .w_up_v = w_up_.get() + up_pitch_,
           .kv = guarded_kv_.get() + kGuardBytes};
 }
 
 void OperandSet::reset(const Inputs& inputs) {
   executor_->upload(hidden_.get(), inputs.hidden);
   executor_->upload(w_down_.get(), inputs.w_down);
-  executor_->upload(w_up_k_.get(), inputs.w_up_k);
-  executor_->upload(w_up_v_.get(), inputs.w_up_v);
+  executor_->upload(w_up_.get(), inputs.w_up_k);
+  executor_->upload(w_up_.get() + up_pitch_, inputs.w_up_v);
   executor_->fill(guarded_kv_.get(), kGuardPattern, kv_bytes_ + 2 * kGuardBytes);
   executor_->fill(guarded_kv_.get() + kGuardBytes, kPoison, kv_bytes_);
 }
@@ -65,15 +69,15 @@ std::string OperandSet::trespass(const Inputs& inputs) const {
       return "it wrote outside kv, into the guard band " + place + " it";
     }
   }
-  const std::array<std::pair<const Memory*, const std::vector<std::byte>*>, 4> tensors{
-      {{&hidden_, &inputs.hidden},
-       {&w_down_, &inputs.w_down},
-       {&w_up_k_, &inputs.w_up_k},
-       {&w_up_v_, &inputs.w_up_v}}};
+  const std::array<std::pair<const std::byte*, const std::vector<std::byte>*>, 4> tensors{
+      {{hidden_.get(), &inputs.hidden},
+       {w_down_.get(), &inputs.w_down},
+       {w_up_.get(), &inputs.w_up_k},
+       {w_up_.get() + up_pitch_, &inputs.w_up_v}}};
   static constexpr std::array kNames{"hidden", "w_down", "w_up_k", "w_up_v"};
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::vector<std::byte> now(tensors[i].second->size());
-    executor_->download(now, tensors[i].first->get());
+    executor_->download(now, tensors[i].first);
     if (now != *tensors[i].second) {
       return std::string("it changed its input ") + kNames[i];
     }

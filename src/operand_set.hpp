@@ -38,8 +38,11 @@ class OperandSet {
   std::int64_t kv_bytes_;
   Memory hidden_;
   Memory w_down_;
-  Memory w_up_k_;
-  Memory w_up_v_;
+  // w_up_k and, up_pitch_ bytes behind it, w_up_v: in one allocation as a model that keeps them in
+  // one tensor has them, so that a library's batched product, which knows one stride, can take
+  // both.
+  std::int64_t up_pitch_;
+  Memory w_up_;
   Memory guarded_kv_;  // guard, kv, guard
 };
 

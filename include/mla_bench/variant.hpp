@@ -48,7 +48,8 @@ struct Device {
   std::int64_t free_memory = 0;              // bytes, when the device was asked
 };
 
-// One set of tensors in the device's memory, in the stored type of the precision.
+// One set of tensors in the device's memory, in the stored type of the precision. Each begins where
+// an allocation of the device may begin; where they lie to one another is not promised.
 struct Operands {
   const void* hidden = nullptr;  // (batch * seq, model_dim)
   const void* w_down = nullptr;  // (model_dim, rank)
@@ -61,7 +62,8 @@ struct Operands {
 using Stream = void*;
 
 // Enqueues the variant's work on the stream (CUDA) or does it (CPU). The only part that is timed.
-// Must be capturable into a CUDA graph. Throws CudaError where a launch is refused.
+// Must be capturable into a CUDA graph. Throws CudaError, or the like of a library that it calls,
+// where a launch is refused.
 using Launch = std::function<void(Stream)>;
 
 struct Extent3 {
@@ -70,7 +72,8 @@ struct Extent3 {
   std::int64_t z = 1;
 };
 
-// One kernel of a launch as the driver sees it, for the document and for the floor of the same shape.
+// One kernel of a launch as the driver sees it, for the document and for the floor of the same
+// shape.
 struct KernelFacts {
   std::string name;
   Extent3 grid;
@@ -105,11 +108,13 @@ struct Variant {
   std::int64_t (*workspace_bytes)(const Problem&, Precision);
 
   // In words, why it cannot run this cell there ("needs sm_80, this device is sm_75"); nothing if
-  // it can. Asks no driver: the same answer on every machine that describes the device alike.
+  // it can. Asks no driver: the same answer on every machine that describes the device alike, and
+  // has the library that the variant calls, if it calls one.
   std::optional<std::string> (*why_not)(const Problem&, Precision, const Device&);
 
   // Untimed, once a cell, on the device's thread with the device current: algorithm search,
-  // workspaces, opt-in shared memory. Throws CudaError, or std::bad_alloc where memory is short.
+  // workspaces, opt-in shared memory. Throws CudaError or the like, or std::bad_alloc where memory
+  // is short.
   Prepared (*prepare)(const Problem&, Precision, const Device&);
 };
 
