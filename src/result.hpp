@@ -10,6 +10,7 @@
 
 #include "check.hpp"
 #include "environment.hpp"
+#include "executor.hpp"
 #include "inputs.hpp"
 #include "mla_bench/variant.hpp"
 
@@ -99,6 +100,8 @@ struct Referee {
   double gap_ns = 0;        // period - duration
   double empty_gap_ns = 0;  // the same of the empty kernels of the same launch shapes
   double band_ns = 0;       // how far the two gaps may differ, as calibrated on this device
+  // Unset where nobody was asked, for want of a process that measured.
+  std::optional<KernelCounts> counts;
 };
 
 // The least time that a cell's credited work can take on its device, by measured ceilings.

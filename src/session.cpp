@@ -192,6 +192,17 @@ std::vector<Launch> Session::bind(const OpenCell& open, std::size_t sets) {
   return launches;
 }
 
+// Elements of kv that are as `reset` left them.
+std::int64_t Session::unwritten(std::size_t set) const {
+  const std::vector<std::byte> kv = tensors_->sets[set].download_kv();
+  const auto size = static_cast<std::ptrdiff_t>(size_of(tensors_->inputs.type));
+  std::int64_t count = 0;
+  for (auto element = kv.begin(); element != kv.end(); element += size) {
+    count += std::all_of(element, element + size, [](std::byte b) { return b == kPoison; }) ? 1 : 0;
+  }
+  return count;
+}
+
 Check Session::check(const OpenCell& open, std::size_t set) {
   const Cell& cell = open.cell;
   const CheckContext context{
@@ -208,6 +219,11 @@ Check Session::check(const OpenCell& open, std::size_t set) {
   if (!outcome) {
     outcome = check_output(operands.download_kv(), reference,
                            tensors_->projection ? &*tensors_->projection : nullptr, context);
+  }
+  if (const std::int64_t left = outcome->passed ? 0 : unwritten(set); left > 0) {
+    outcome->reason = "it left " + std::to_string(left) + " of " +
+                      std::to_string(cell.problem.kv_count()) + " elements of kv unwritten; " +
+                      outcome->reason;
   }
   const std::string trespass = operands.trespass(tensors_->inputs);
   if (!trespass.empty()) {
@@ -325,12 +341,14 @@ Result Session::close(const std::string& id) {
     tensors_->sets[i].reset(tensors_->inputs);
   }
   open.timer->replay(open.plan.long_launches);
-  result.recheck = check(open, 0);
+  std::size_t checked = 0;
+  result.recheck = check(open, checked);
   const std::vector<std::byte> first = tensors_->sets[0].download_kv();
   // Every set holds the same inputs, so every copy of kv must hold the same bits.
   for (std::size_t i = 1; i < open.ring && result.recheck->passed; ++i) {
     if (tensors_->sets[i].download_kv() != first) {
-      result.recheck = check(open, i);
+      checked = i;
+      result.recheck = check(open, checked);
       if (result.recheck->passed) {
         result.recheck->passed = false;
         result.recheck->reason = "operand sets with the same inputs got different bits in kv";
@@ -344,6 +362,11 @@ Result Session::close(const std::string& id) {
   if (!result.recheck->passed) {
     result.status = Status::kIncorrect;
     result.reason = "the timed launches: " + result.recheck->reason;
+    if (unwritten(checked) > 0) {
+      result.reason +=
+          "; a plain call wrote them, so work is missing in what is timed: it is done on a stream "
+          "other than the one given, or not every time";
+    }
   } else if (open.cell.l2 == L2State::kCold) {
     result.cold_proof = prove_cold(open);
   }
@@ -391,6 +414,7 @@ Referee Session::witness(const std::string& id) {
     open_.erase(id);
     return referee;
   }
+  referee.counts = executor.count_kernels(bind(open, 1).front());
   const double gap = gap_ns(bind(open, open.ring), open.period_ns, referee.missing);
   if (referee.missing.empty()) {
     referee.gap_ns = gap;

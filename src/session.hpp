@@ -55,6 +55,7 @@ class Session {
   void ensure_sets(Tensors& tensors, std::size_t count);
   OpenCell prepare(const Cell& cell);
   std::vector<Launch> bind(const OpenCell& open, std::size_t sets);
+  std::int64_t unwritten(std::size_t set) const;
   Check check(const OpenCell& open, std::size_t set);
   double touch_ns(const OpenCell& open);
   ColdProof prove_cold(const OpenCell& open);

@@ -139,6 +139,41 @@ TEST(Doubts, AHiddenLaunchOnAnotherStreamIsFound) {
   expect_only(result, {"duration (6.00 us)", "-2.00 us", "work outside the timed stream"});
 }
 
+// As recorded of launches that work on streams of their own.
+TEST(Doubts, AKernelOutsideTheTimedGraphIsFound) {
+  Result result = clean_result();
+  result.referee->counts = KernelCounts{.captured = 1, .called = 1, .escaped = 0};
+  expect_none(result);
+  result.referee->counts = KernelCounts{.captured = 1, .called = 2, .escaped = 1};
+  expect_only(result, {"one call ran 2 kernels", "holds 1 of them", "a stream other than"});
+  result.referee->counts = KernelCounts{.captured = 2, .called = 1, .escaped = 0};
+  expect_only(result, {"one call ran 1 kernel,", "holds 2 of them"});
+  result.referee->counts = KernelCounts{.captured = 1, .called = 1, .escaped = 1};
+  expect_only(result, {"1 kernel ran while the launch was only captured", "a stream other than"});
+}
+
+TEST(Doubts, KernelsThatNobodyCouldCountAreNoDoubt) {
+  Result result = clean_result();
+  result.referee->counts = KernelCounts{.missing = "no CUPTI", .captured = 1, .called = 2};
+  expect_none(result);
+}
+
+TEST(WhyNotSearched, IsSaidOfTimedGpuCellsAlone) {
+  Result result = clean_result();
+  result.cell.backend = Backend::kCuda;
+  result.referee->counts = KernelCounts{.captured = 1, .called = 1};
+  EXPECT_EQ(why_not_searched(result), std::nullopt);
+  result.referee->counts = KernelCounts{.missing = "no kernel was recorded"};
+  EXPECT_EQ(why_not_searched(result), "no kernel was recorded");
+  result.referee = Referee{.missing = "libcupti is not on this machine"};
+  EXPECT_EQ(why_not_searched(result), "libcupti is not on this machine");
+  result.cell.backend = Backend::kCpu;
+  EXPECT_EQ(why_not_searched(result), std::nullopt);
+  result.cell.backend = Backend::kCuda;
+  result.summary.reset();
+  EXPECT_EQ(why_not_searched(result), std::nullopt);
+}
+
 // Nothing ran in the time that was measured: all of the period is gap.
 TEST(Doubts, AGraphThatHoldsNoWorkIsFound) {
   Result result = clean_result();
