@@ -28,8 +28,8 @@ std::string human_time(double ns);
 // "1.50 GiB".
 std::string human_bytes(double bytes);
 
-// The up to two valid names nearest to `unknown` by edit distance, nearest first; empty if none is
-// near.
+// The up to two valid names nearest to `unknown`, nearest first; empty if none is near. A letter too
+// many, too few, or another, and two neighbours that are swapped, are one slip each.
 std::vector<std::string> nearest(std::string_view unknown, std::span<const std::string> valid);
 
 // "unknown variant 'tild'; did you mean tiled? valid: naive, tiled": for every kind of name.

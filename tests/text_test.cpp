@@ -89,6 +89,13 @@ TEST(Text, FindsTheNearestNames) {
   EXPECT_EQ(nearest("x", Strings{}), Strings{});
 }
 
+TEST(Text, SwappedLettersAreOneSlip) {
+  EXPECT_EQ(nearest("bf61", Strings{"fp32", "tf32", "bf16", "fp16"}), Strings{"bf16"});
+  EXPECT_EQ(nearest("pf32", Strings{"fp32", "bf16"}), Strings{"fp32"});
+  EXPECT_EQ(nearest("hto", Strings{"hot", "cold"}), Strings{"hot"});
+  EXPECT_EQ(nearest("ca", Strings{"abc"}), Strings{}) << "a letter between the two is another word";
+}
+
 TEST(Text, NearestNamesAreTwoAtMostAndInOrder) {
   EXPECT_EQ(nearest("bf1", Strings{"fp16", "bf16", "bf1", "bf2"}), (Strings{"bf1", "bf16"}));
 }
