@@ -6,7 +6,7 @@ import sys
 import unittest
 
 import harness
-from harness import BRIEF, TINY
+from harness import COLD_START, TINY
 
 README = "# Title\n\n<!-- BEGIN results:box -->\nold\n<!-- END results:box -->\n\nrest\n"
 
@@ -29,7 +29,7 @@ class ReadmeTable(harness.CliTest):
     def make(self, name):
         self.ends(
             self.run_program(
-                *BRIEF,
+                *COLD_START,
                 *TINY,
                 "--variant",
                 "naive,tiled",
