@@ -24,7 +24,7 @@ using Memory = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
 struct Replay {
   std::int64_t launches = 0;
   double ns = 0;  // of the whole pass, fixed costs included
-  // SM clock over the pass and the launches around it; 0 on a CPU.
+  // SM clock over the pass and the launches around it; 0 where it could not be read, and on a CPU.
   double clock_mhz = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "statistics.hpp"
+#include "measure.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -96,6 +96,16 @@ std::optional<std::string> clock_doubt(const Result& result) {
          " samples were taken at a lowered clock" + (reasons.empty() ? "" : " (" + reasons + ")");
 }
 
+// What the management library told of a round: the higher of its readings before and after, since
+// one alone may have caught a clock that a neighbour's load, or the lack of any, moved for a
+// moment.
+std::optional<double> told_clock_mhz(const Round& round) {
+  if (!round.before || !round.before->sm_clock_mhz || !round.after || !round.after->sm_clock_mhz) {
+    return std::nullopt;
+  }
+  return std::max(*round.before->sm_clock_mhz, *round.after->sm_clock_mhz);
+}
+
 // Clocks that differ between rounds, as the management library tells them or as the passes measured
 // them: a drop that lasts a whole round marks no sample within it.
 std::optional<std::string> drift_doubt(const Result& result) {
@@ -103,13 +113,11 @@ std::optional<std::string> drift_doubt(const Result& result) {
   std::vector<double> told;
   std::vector<double> measured;
   for (const Round& round : result.rounds) {
-    for (const std::optional<GpuState>* state : {&round.before, &round.after}) {
-      if (*state && (*state)->sm_clock_mhz) {
-        told.push_back(*(*state)->sm_clock_mhz);
-      }
+    if (const std::optional<double> mhz = told_clock_mhz(round)) {
+      told.push_back(*mhz);
     }
-    if (!round.clock_mhz.empty()) {
-      measured.push_back(median(round.clock_mhz));
+    if (const std::optional<double> mhz = usual_clock_mhz(round.clock_mhz)) {
+      measured.push_back(*mhz);
     }
   }
   for (const std::vector<double>* clocks : {&told, &measured}) {

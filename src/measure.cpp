@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <iterator>
 
 #include "statistics.hpp"
 
@@ -123,11 +124,18 @@ void warm_up(Timer& timer, const TimingPlan& plan, double seconds) {
   }
 }
 
+std::optional<double> usual_clock_mhz(const std::vector<double>& clock_mhz) {
+  std::vector<double> read;
+  std::copy_if(clock_mhz.begin(), clock_mhz.end(), std::back_inserter(read),
+               [](double mhz) { return mhz > 0; });
+  return read.empty() ? std::nullopt : std::optional(median(read));
+}
+
 std::vector<std::int64_t> slow_clock_samples(const std::vector<double>& clock_mhz) {
   std::vector<std::int64_t> slow;
-  const double usual = clock_mhz.empty() ? 0 : median(clock_mhz);
+  const double usual = usual_clock_mhz(clock_mhz).value_or(0);
   for (std::size_t i = 0; i < clock_mhz.size(); ++i) {
-    if (clock_mhz[i] < kSlowClock * usual) {
+    if (clock_mhz[i] > 0 && clock_mhz[i] < kSlowClock * usual) {
       slow.push_back(static_cast<std::int64_t>(i));
     }
   }
@@ -160,9 +168,7 @@ Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& nam
         const auto launches = static_cast<double>(plan.long_launches - plan.short_launches);
         state.SetIterationTime((long_pass.ns - short_ns) / launches * 1e-9);
         round.long_ns.push_back(long_pass.ns);
-        if (long_pass.clock_mhz > 0) {
-          round.clock_mhz.push_back(long_pass.clock_mhz);
-        }
+        round.clock_mhz.push_back(long_pass.clock_mhz);
         if (plan.short_launches > 0) {
           round.short_ns.push_back(short_ns);
         }
@@ -191,6 +197,9 @@ Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& nam
     std::rethrow_exception(failure);
   }
   round.samples_ns = std::move(collector.samples_ns);
+  if (!usual_clock_mhz(round.clock_mhz)) {
+    round.clock_mhz.clear();  // a device without such a clock
+  }
   round.slow_clock_samples = slow_clock_samples(round.clock_mhz);
   return round;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,11 @@ void warm_up(Timer& timer, const TimingPlan& plan, double seconds);
 // One round, every sample kept, those at a slow clock marked. Throws what the timer throws.
 Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& name);
 
-// The samples whose clock was below 97 % of their median.
+// The median of the clocks that were read, of one for each sample and 0 where none was; nothing
+// where none was at all.
+std::optional<double> usual_clock_mhz(const std::vector<double>& clock_mhz);
+
+// The samples whose clock was read and below 97 % of the usual one.
 std::vector<std::int64_t> slow_clock_samples(const std::vector<double>& clock_mhz);
 
 }  // namespace mla_bench

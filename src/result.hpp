@@ -58,9 +58,10 @@ struct Round {
   std::vector<double> short_ns;    // whole passes, as the timer gave them
   std::vector<double> long_ns;     // whole passes
   std::vector<double> samples_ns;  // (long - short) / (long_launches - short_launches), per launch
-  // SM clock over each long pass; empty on a CPU.
+  // SM clock over each long pass, 0 where it could not be read; empty on a CPU.
   std::vector<double> clock_mhz;
-  // Samples whose clock was below 97 % of the round's median: kept, but marked.
+  // Places in samples_ns of those whose clock was below 97 % of the round's median: kept, but
+  // marked.
   std::vector<std::int64_t> slow_clock_samples;
   // Around the round, where the environment can be asked.
   std::optional<GpuState> before;

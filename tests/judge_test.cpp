@@ -219,12 +219,22 @@ TEST(Doubts, AClockDropOverAWholeRoundIsSeenWhereNvmlTellsNone) {
 
 TEST(Doubts, AClockMayMoveByThreePercentBetweenRounds) {
   Result result = clean_result();
-  result.rounds[1].after->sm_clock_mhz = 1921;  // 97.02 %
+  result.rounds[1].before = result.rounds[1].after = calm(1921);  // 97.02 %
   expect_none(result);
-  result.rounds[1].after->sm_clock_mhz = 1920;  // 96.97 %
+  result.rounds[1].before = result.rounds[1].after = calm(1920);  // 96.97 %
   expect_only(result, {"SM clock", "1920", "1980"});
-  result.rounds[1].after->sm_clock_mhz.reset();
+}
+
+// A neighbour's load, or the idle moment between two rounds, moves a reading, not the round.
+TEST(Doubts, OneLowReadingIsNone) {
+  Result result = clean_result();
+  result.rounds[1].after->sm_clock_mhz = 1200;
+  result.rounds[2].before->sm_clock_mhz = 345;
   expect_none(result);
+  result.rounds[2].after.reset();
+  expect_none(result);
+  result.rounds[1].before->sm_clock_mhz = 1200;
+  expect_only(result, {"SM clock", "1200", "1980"});
 }
 
 TEST(Doubts, ATenPercentClockDropWithinRoundsIsSeenInTheSamples) {
@@ -308,6 +318,7 @@ TEST(Doubts, EachIsTold) {
   for (Round& round : result.rounds) {
     round.before->throttle.hardware_thermal = true;
   }
+  result.rounds[0].before->sm_clock_mhz = 1500;
   result.rounds[0].after->sm_clock_mhz = 1500;
   result.rounds[0].after->other_processes = 3;
   result.roofline->ns = 4000;
@@ -319,6 +330,12 @@ TEST(SlowClockSamples, AreBelow97PercentOfTheMedian) {
   EXPECT_EQ(slow_clock_samples({900, 1000, 1000}), (std::vector<std::int64_t>{0}));
   EXPECT_TRUE(slow_clock_samples({1000, 1000, 1200}).empty()) << "a faster clock is not marked";
   EXPECT_TRUE(slow_clock_samples({}).empty());
+}
+
+TEST(SlowClockSamples, KeepTheirPlacesWhereAClockCouldNotBeRead) {
+  EXPECT_EQ(slow_clock_samples({1000, 0, 1000, 0, 900, 1000, 1000}),
+            (std::vector<std::int64_t>{4}));
+  EXPECT_TRUE(slow_clock_samples({0, 0}).empty());
 }
 
 }  // namespace

@@ -28,12 +28,16 @@ class FakeTimer final : public Timer {
 
   Replay replay(std::int64_t launches) override {
     calls.push_back(launches);
-    return {.launches = launches, .ns = model_(launches, calls.size() - 1)};
+    const std::size_t call = calls.size() - 1;
+    return {.launches = launches,
+            .ns = model_(launches, call),
+            .clock_mhz = call < clock_mhz.size() ? clock_mhz[call] : 0};
   }
 
   double fixed_cost_ns() const override { return kFixedCost_ns; }
 
   std::vector<std::int64_t> calls;
+  std::vector<double> clock_mhz;  // of each call; none for those beyond
 
  private:
   Model model_;
@@ -190,6 +194,22 @@ TEST(Round, EvenASampleThatMakesNoSenseIsKept) {
       measure_round(timer, {.short_launches = 2, .long_launches = 8, .replays = 3}, "a");
   ASSERT_EQ(round.samples_ns.size(), 3u);
   EXPECT_NEAR(round.samples_ns[0], -100, 1e-6);
+}
+
+// The clock of the third sample could not be read, that of the fourth was low.
+TEST(Round, ClocksStandBesideTheirSamples) {
+  FakeTimer timer(100, 10);
+  timer.clock_mhz = {1980, 1980, 1980, 0, 1700, 1980};  // the untimed pass first
+  const Round round =
+      measure_round(timer, {.short_launches = 0, .long_launches = 8, .replays = 5}, "a");
+  EXPECT_EQ(round.clock_mhz, (std::vector<double>{1980, 1980, 0, 1700, 1980}));
+  EXPECT_EQ(round.slow_clock_samples, (std::vector<std::int64_t>{3}));
+
+  FakeTimer without(100, 10);
+  const Round none =
+      measure_round(without, {.short_launches = 0, .long_launches = 8, .replays = 5}, "a");
+  EXPECT_TRUE(none.clock_mhz.empty());
+  EXPECT_TRUE(none.slow_clock_samples.empty());
 }
 
 TEST(Round, AnyNameWillDo) {
