@@ -19,17 +19,9 @@ constexpr std::int64_t kCachePart = 4;
 constexpr std::int64_t kMemoryMultiple = 16;
 constexpr std::int64_t kVectorBytes = 16;
 
-// Period of one launch, from one round.
-double period_ns(Timer& timer, double warmup_s) {
-  const TimingPlan plan = plan_timing(estimate_launch_ns(timer, 1), timer.fixed_cost_ns(), 1);
-  warm_up(timer, plan, warmup_s);
-  return median(measure_round(timer, plan, "calibration").samples_ns);
-}
-
 double rate(Executor& executor, const Workload& workload) {
   constexpr double kNsPerSecond = 1e9;
-  const std::unique_ptr<Timer> timer = executor.make_timer({workload.launch});
-  return workload.amount / period_ns(*timer, kWarmupSeconds) * kNsPerSecond;
+  return workload.amount / period_ns(executor, {workload.launch}, kWarmupSeconds) * kNsPerSecond;
 }
 
 std::optional<double> rate_if_any(Executor& executor, const std::optional<Workload>& workload) {
@@ -84,8 +76,7 @@ Calibration calibrate(Executor& executor) {
   const Launch empty = executor.empty_launch({KernelFacts{.block = {.x = 32}}});
   const std::unique_ptr<Timer> timer = executor.make_timer({empty});
   calibration.tick_ns = smallest_step_ns(*timer);
-  const TimingPlan plan = plan_timing(estimate_launch_ns(*timer, 1), timer->fixed_cost_ns(), 1);
-  warm_up(*timer, plan, kWarmupSeconds);
+  const TimingPlan plan = plan_warm(*timer, 1, kWarmupSeconds);
   const Round round = measure_round(*timer, plan, "calibration");
   calibration.empty_launch_ns = median(round.samples_ns);
   calibration.replay_intercept_ns =

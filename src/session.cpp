@@ -28,6 +28,9 @@ constexpr double kGapSlackOfPeriod = 0.01;
 // Launches whose durations are asked for: their median is as stable as need be.
 constexpr std::int64_t kWitnessedLaunches = 64;
 
+// Seconds of warm-up for what is measured right after a warm cell.
+constexpr double kStaysWarm = 0;
+
 // What an outside profiler is told to look for.
 constexpr const char* kProfiledRange = "mla_bench_cell";
 
@@ -55,15 +58,6 @@ Device find_device(const DeviceList& devices, const Cell& cell) {
     }
   }
   throw NoDeviceError("device " + cell.device + " is gone");
-}
-
-// Period of a ring of launches, from one round.
-double period_ns(Executor& executor, std::vector<Launch> launches) {
-  const auto ring = static_cast<std::int64_t>(launches.size());
-  const std::unique_ptr<Timer> timer = executor.make_timer(std::move(launches));
-  const TimingPlan plan =
-      plan_timing(estimate_launch_ns(*timer, ring), timer->fixed_cost_ns(), ring);
-  return median(measure_round(*timer, plan, "floor").samples_ns);
 }
 
 // Host call to completion, the median of some calls.
@@ -243,7 +237,7 @@ double Session::touch_ns(const OpenCell& open) {
     ring.push_back(tensors_->executor->touch_launch(open.cell.problem, tensors_->inputs.type,
                                                     tensors_->sets[i].operands()));
   }
-  const double ns = period_ns(*tensors_->executor, std::move(ring));
+  const double ns = period_ns(*tensors_->executor, std::move(ring), kStaysWarm);
   tensors_->touch_ns.emplace(open.cell.l2, ns);
   return ns;
 }
@@ -280,12 +274,11 @@ Result Session::open(const Cell& cell, double warmup_s, const std::optional<std:
 
     open.timer = executor.make_timer(std::move(launches));
     const auto ring = static_cast<std::int64_t>(open.ring);
-    open.plan =
-        plan_timing(estimate_launch_ns(*open.timer, ring), open.timer->fixed_cost_ns(), ring);
-    warm_up(*open.timer, open.plan, warmup_s);
+    open.plan = plan_warm(*open.timer, ring, warmup_s);
     // After the warm-up, so that the floors see the clocks that the cell sees.
-    open.floors = {.empty_ns = period_ns(executor, {executor.empty_launch(open.kernels)}),
-                   .touch_ns = touch_ns(open)};
+    open.floors = {
+        .empty_ns = period_ns(executor, {executor.empty_launch(open.kernels)}, kStaysWarm),
+        .touch_ns = touch_ns(open)};
     result.floors = open.floors;
     result.status = Status::kPassed;
     open_.insert_or_assign(cell.id(), std::move(open));
@@ -327,7 +320,7 @@ ColdProof Session::prove_cold(const OpenCell& open) {
   ensure_sets(*tensors_, 2 * open.ring);
   proof.period_ns = median(measure_round(*open.timer, open.plan, "proof").samples_ns);
   proof.more_sets = 2 * proof.sets;
-  proof.more_sets_period_ns = period_ns(*tensors_->executor, bind(open, 2 * open.ring));
+  proof.more_sets_period_ns = period_ns(*tensors_->executor, bind(open, 2 * open.ring), kStaysWarm);
   return proof;
 }
 
@@ -397,8 +390,8 @@ double Session::gap_band_ns() {
   std::string missing;
   for (const Launch& launch : known) {
     const Launch empty = executor.empty_launch(executor.kernels_of(launch));
-    const double period = period_ns(executor, {launch});
-    const double empty_period = period_ns(executor, {empty});
+    const double period = period_ns(executor, {launch}, kStaysWarm);
+    const double empty_period = period_ns(executor, {empty}, kStaysWarm);
     const double stray = gap_ns({launch}, period, missing) - gap_ns({empty}, empty_period, missing);
     widest = std::max(widest, std::abs(stray) - kGapSlackOfPeriod * period);
   }

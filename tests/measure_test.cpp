@@ -125,10 +125,42 @@ TEST(Estimate, TheFirstPassOfALengthDoesNotCount) {
   EXPECT_EQ(estimate_launch_ns(timer, 1), 1e6);
 }
 
+TEST(PlanWarm, AnEstimateMadeWithoutTheCpuIsMadeAgain) {
+  for (const std::int64_t ring : {1, 7}) {
+    const TimingPlan usual = plan_timing(3000, kFixedCost_ns, ring);
+    for (const double away_ns : {1e5, 1e7, 3e8}) {
+      // Another process had the CPU during the first passes.
+      FakeTimer timer([=](std::int64_t launches, std::size_t call) {
+        return kFixedCost_ns + 3000 * static_cast<double>(launches) + (call < 2 ? away_ns : 0);
+      });
+      const TimingPlan plan = plan_warm(timer, ring, 1);
+      EXPECT_GE(plan.long_launches, usual.long_launches * 8 / 10) << ring << " " << away_ns;
+      EXPECT_LE(plan.long_launches, usual.long_launches) << ring << " " << away_ns;
+      EXPECT_EQ(plan.replays, usual.replays) << ring << " " << away_ns;
+      for (const std::int64_t launches : timer.calls) {
+        EXPECT_EQ(launches % ring, 0);
+      }
+    }
+  }
+}
+
+TEST(PlanWarm, AGoodEstimateStands) {
+  FakeTimer timer(kFixedCost_ns, 3000);
+  const double estimate = estimate_launch_ns(timer, 1);
+  timer.calls.clear();
+  const TimingPlan plan = plan_warm(timer, 1, 0);
+  EXPECT_EQ(plan.long_launches, plan_timing(estimate, kFixedCost_ns, 1).long_launches);
+  EXPECT_EQ(std::count(timer.calls.begin(), timer.calls.end(), plan.long_launches), 1)
+      << "one warm-up";
+  FakeTimer slow(0, 10e9);
+  plan_warm(slow, 1, 0);
+  EXPECT_EQ(slow.calls, (Calls{1, 1}));
+}
+
 TEST(WarmUp, EndsWhenThreeTimesAgree) {
   FakeTimer steady(100, 10);
   const TimingPlan plan{.short_launches = 2, .long_launches = 8, .replays = 5};
-  warm_up(steady, plan, 1e6);
+  EXPECT_EQ(warm_up(steady, plan, 1e6), 180);
   EXPECT_EQ(steady.calls, (Calls{8, 8, 8}));
 
   // Falls by 10 % a pass until the seventh; 7, 8 and 9 agree.

@@ -311,7 +311,7 @@ TEST(Run, CtrlCReachesTheWorkerTooAndChangesNothing) {
   Program program;
   program.start(line("is_slow", {}, 1000));
   ASSERT_TRUE(comes_true([&] { return program.has_document(); }));
-  usleep(300'000);
+  usleep(1'000'000);  // into its rounds, even on a busy machine
   for (const pid_t worker : children_of(program.pid())) {
     kill(worker, SIGINT);
   }
