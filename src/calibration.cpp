@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
-#include <set>
 #include <vector>
 
 #include "measure.hpp"
@@ -37,24 +34,16 @@ double copy_rate(Executor& executor, std::int64_t bytes) {
   return rate(executor, executor.copy_workload(to.get(), from.get(), whole));
 }
 
-// The smallest difference between two distinct times of short passes: a multiple of the timer's
-// tick, and with some dozens of passes the tick itself.
-double smallest_step_ns(Timer& timer) {
+// The timer's tick, by the times of short passes.
+double tick_ns(Timer& timer) {
   constexpr int kPasses = 200;
-  std::set<double> times;
+  std::vector<double> times;
   for (int i = 0; i < kPasses; ++i) {
-    times.insert(timer.replay(1).ns);
+    times.push_back(timer.replay(1).ns);
   }
-  double step = std::numeric_limits<double>::infinity();
   // Times come as float milliseconds: closer than a nanosecond is their rounding.
   constexpr double kRounding_ns = 1;
-  for (auto next = std::next(times.begin()); next != times.end(); ++next) {
-    const double difference = *next - *std::prev(next);
-    if (difference > kRounding_ns) {
-      step = std::min(step, difference);
-    }
-  }
-  return std::isfinite(step) ? step : 0;
+  return smallest_step(times, kRounding_ns);
 }
 
 double launch_and_wait_ns(Executor& executor, const Launch& launch) {
@@ -75,7 +64,7 @@ Calibration calibrate(Executor& executor) {
   Calibration calibration;
   const Launch empty = executor.empty_launch({KernelFacts{.block = {.x = 32}}});
   const std::unique_ptr<Timer> timer = executor.make_timer({empty});
-  calibration.tick_ns = smallest_step_ns(*timer);
+  calibration.tick_ns = tick_ns(*timer);
   const TimingPlan plan = plan_warm(*timer, 1, kWarmupSeconds);
   const Round round = measure_round(*timer, plan, "calibration");
   calibration.empty_launch_ns = median(round.samples_ns);

@@ -239,7 +239,8 @@ Json to_json(const Summary& summary) {
           // One round says nothing of its own spread: no interval.
           {"ci95_low_ns", finite(summary.ci95_low_ns)},
           {"ci95_high_ns", finite(summary.ci95_high_ns)},
-          {"samples", summary.samples}};
+          {"samples", summary.samples},
+          {"resolution_ns", summary.resolution_ns}};
 }
 
 }  // namespace

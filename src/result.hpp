@@ -76,6 +76,9 @@ struct Summary {
   double ci95_low_ns = 0;  // Student's t on the rounds' medians
   double ci95_high_ns = 0;
   std::int64_t samples = 0;
+  // Smallest step between two times of passes, a launch: what a sample can tell. 0 where all passes
+  // took the same time, which tells nothing.
+  double resolution_ns = 0;
 };
 
 // Periods of launches that do none of the operator's arithmetic, measured beside it.

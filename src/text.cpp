@@ -48,10 +48,13 @@ struct Scale {
 };
 
 // The largest unit not above the value; the last one for smaller values.
-std::string scaled(double value, std::span<const Scale> scales) {
+Scale scale_of(double value, std::span<const Scale> scales) {
   const auto fits = [value](const Scale& scale) { return std::abs(value) >= scale.size; };
   const auto found = std::find_if(scales.begin(), scales.end(), fits);
-  const Scale scale = found == scales.end() ? scales.back() : *found;
+  return found == scales.end() ? scales.back() : *found;
+}
+
+std::string scaled(double value, const Scale& scale) {
   const double number = value / scale.size;
   return fixed(number, number >= 100 ? 1 : 2) + " " + std::string(scale.unit);
 }
@@ -99,16 +102,26 @@ std::string fixed(double value, int digits) {
   return error == std::errc{} ? std::string(buffer.data(), end) : "?";
 }
 
-std::string human_time(double ns) {
+std::string human_time(double ns, double resolution_ns) {
   static constexpr std::array scales{Scale{1e9, "s"}, Scale{1e6, "ms"}, Scale{1e3, "us"},
                                      Scale{1, "ns"}};
-  return scaled(ns, scales);
+  const Scale scale = scale_of(ns, scales);
+  if (!(resolution_ns > 0)) {
+    return scaled(ns, scale);
+  }
+  // The smallest power of ten that is not below the resolution; logarithms of powers of ten may lie
+  // a bit above a whole number.
+  constexpr double kBit = 1e-9;
+  const double place = std::ceil(std::log10(resolution_ns) - kBit);
+  const double step = std::pow(10, place);
+  const int digits = static_cast<int>(std::max(0.0, std::round(std::log10(scale.size) - place)));
+  return fixed(std::round(ns / step) * step / scale.size, digits) + " " + std::string(scale.unit);
 }
 
 std::string human_bytes(double bytes) {
   static constexpr std::array scales{Scale{0x1p40, "TiB"}, Scale{0x1p30, "GiB"},
                                      Scale{0x1p20, "MiB"}, Scale{0x1p10, "KiB"}, Scale{1, "B"}};
-  return scaled(bytes, scales);
+  return scaled(bytes, scale_of(bytes, scales));
 }
 
 std::vector<std::string> nearest(std::string_view unknown, std::span<const std::string> valid) {
