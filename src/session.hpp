@@ -42,8 +42,9 @@ class Session {
   // open.
   Referee witness(const std::string& id);
 
-  // Launches a cell once inside the NVTX range mla_bench_cell, for an outside profiler: nothing is
-  // checked or timed. kPassed, kSkipped or kFailed.
+  // Launches a cell once inside the NVTX range mla_bench_cell, for an outside profiler, with its
+  // operands in the cache or out of it as the cell says: nothing is checked or timed. kPassed,
+  // kSkipped or kFailed.
   Result profile(const Cell& cell);
 
  private:
