@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
-#include <set>
 #include <vector>
 
 #include "measure.hpp"
@@ -19,17 +16,9 @@ constexpr std::int64_t kCachePart = 4;
 constexpr std::int64_t kMemoryMultiple = 16;
 constexpr std::int64_t kVectorBytes = 16;
 
-// Period of one launch, from one round.
-double period_ns(Timer& timer, double warmup_s) {
-  const TimingPlan plan = plan_timing(estimate_launch_ns(timer, 1), timer.fixed_cost_ns(), 1);
-  warm_up(timer, plan, warmup_s);
-  return median(measure_round(timer, plan, "calibration").samples_ns);
-}
-
 double rate(Executor& executor, const Workload& workload) {
   constexpr double kNsPerSecond = 1e9;
-  const std::unique_ptr<Timer> timer = executor.make_timer({workload.launch});
-  return workload.amount / period_ns(*timer, kWarmupSeconds) * kNsPerSecond;
+  return workload.amount / period_ns(executor, {workload.launch}, kWarmupSeconds) * kNsPerSecond;
 }
 
 std::optional<double> rate_if_any(Executor& executor, const std::optional<Workload>& workload) {
@@ -45,24 +34,16 @@ double copy_rate(Executor& executor, std::int64_t bytes) {
   return rate(executor, executor.copy_workload(to.get(), from.get(), whole));
 }
 
-// The smallest difference between two distinct times of short passes: a multiple of the timer's
-// tick, and with some dozens of passes the tick itself.
-double smallest_step_ns(Timer& timer) {
+// The timer's tick, by the times of short passes.
+double tick_ns(Timer& timer) {
   constexpr int kPasses = 200;
-  std::set<double> times;
+  std::vector<double> times;
   for (int i = 0; i < kPasses; ++i) {
-    times.insert(timer.replay(1).ns);
+    times.push_back(timer.replay(1).ns);
   }
-  double step = std::numeric_limits<double>::infinity();
   // Times come as float milliseconds: closer than a nanosecond is their rounding.
   constexpr double kRounding_ns = 1;
-  for (auto next = std::next(times.begin()); next != times.end(); ++next) {
-    const double difference = *next - *std::prev(next);
-    if (difference > kRounding_ns) {
-      step = std::min(step, difference);
-    }
-  }
-  return std::isfinite(step) ? step : 0;
+  return smallest_step(times, kRounding_ns);
 }
 
 double launch_and_wait_ns(Executor& executor, const Launch& launch) {
@@ -83,9 +64,8 @@ Calibration calibrate(Executor& executor) {
   Calibration calibration;
   const Launch empty = executor.empty_launch({KernelFacts{.block = {.x = 32}}});
   const std::unique_ptr<Timer> timer = executor.make_timer({empty});
-  calibration.tick_ns = smallest_step_ns(*timer);
-  const TimingPlan plan = plan_timing(estimate_launch_ns(*timer, 1), timer->fixed_cost_ns(), 1);
-  warm_up(*timer, plan, kWarmupSeconds);
+  calibration.tick_ns = tick_ns(*timer);
+  const TimingPlan plan = plan_warm(*timer, 1, kWarmupSeconds);
   const Round round = measure_round(*timer, plan, "calibration");
   calibration.empty_launch_ns = median(round.samples_ns);
   calibration.replay_intercept_ns =

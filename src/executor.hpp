@@ -24,7 +24,7 @@ using Memory = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
 struct Replay {
   std::int64_t launches = 0;
   double ns = 0;  // of the whole pass, fixed costs included
-  // SM clock over the pass and the launches around it; 0 on a CPU.
+  // SM clock over the pass and the launches around it; 0 where it could not be read, and on a CPU.
   double clock_mhz = 0;
 };
 
@@ -60,6 +60,15 @@ struct Workload {
 struct Durations {
   std::string missing;
   double launch_ns = 0;  // sum over a launch's kernels, mean over launches
+};
+
+// Kernels of one launch by where they run, or why they cannot be counted. All of an honest launch
+// enter the graph that is timed: what it puts on a stream of its own does not.
+struct KernelCounts {
+  std::string missing;
+  std::int64_t captured = 0;  // in the graph of one captured launch
+  std::int64_t called = 0;    // that ran, on whatever stream, when the launch was called once
+  std::int64_t escaped = 0;   // that ran while the launch was only captured
 };
 
 class Executor {
@@ -104,6 +113,9 @@ class Executor {
   // Durations over a pass round the ring. Loads a profiling library into the process, which may
   // slow whatever is timed later: the last thing to ask of a process.
   virtual Durations durations(const std::vector<Launch>& ring, std::int64_t launches) = 0;
+
+  // Where the kernels of a launch run. Loads what `durations` loads.
+  virtual KernelCounts count_kernels(const Launch& launch) = 0;
 
   // Launches once inside a named range for an outside profiler, and waits.
   virtual void run_in_range(const Launch& launch, const char* name) = 0;

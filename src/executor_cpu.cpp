@@ -337,6 +337,10 @@ class CpuExecutor final : public Executor {
     return {.missing = "a CPU stamps no kernels", .launch_ns = 0};
   }
 
+  KernelCounts count_kernels(const Launch&) override {
+    return {.missing = "a CPU runs no kernels"};
+  }
+
   void run_in_range(const Launch& launch, const char*) override {
     run(launch);
   }

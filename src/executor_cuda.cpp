@@ -375,10 +375,15 @@ class CudaTimer final : public Timer {
   std::map<std::int64_t, Graph> graphs_;  // by number of timed launches
 };
 
-// A pass is warm launches, a clock sample, the timed launches and another clock sample: its records
-// in order of time end with `launches` launches of `kernels` kernels each, and the clock's.
-double launch_duration_ns(const std::vector<KernelRecord>& records, std::size_t kernels,
+// A pass is warm launches, a clock sample, the timed launches and another clock sample: the records
+// of the last API call, in order of time, end with `launches` launches of `kernels` kernels each,
+// and the clock's.
+double launch_duration_ns(std::vector<KernelRecord> records, std::size_t kernels,
                           std::int64_t launches) {
+  if (!records.empty()) {
+    const std::uint32_t last = records.back().correlation;
+    std::erase_if(records, [last](const KernelRecord& r) { return r.correlation != last; });
+  }
   const std::size_t timed = kernels * static_cast<std::size_t>(launches);
   constexpr std::size_t kClockKernels = 2;
   if (kernels == 0 || records.size() < timed + kClockKernels ||
@@ -501,20 +506,14 @@ class CudaExecutor final : public Executor {
 
   Durations durations(const std::vector<Launch>& ring, std::int64_t launches) override {
     make_current();
-    if (!recorder_) {
-      recorder_ = load_kernel_recorder();
-      if (recorder_->recorder != nullptr) {
-        recorder_->recorder->discard_first_session([&] { run(empty_launch({KernelFacts{}})); });
-      }
-    }
-    if (recorder_->recorder == nullptr) {
-      return {.missing = recorder_->missing, .launch_ns = 0};
+    if (recorder().recorder == nullptr) {
+      return {.missing = recorder().missing, .launch_ns = 0};
     }
     const std::size_t kernels = kernels_of(ring.front()).size();
     try {
       // A timer of its own, so that its graph is made while kernels are recorded.
       const std::vector<KernelRecord> records =
-          recorder_->recorder->record([&] { make_timer(ring)->replay(launches); });
+          recorder().recorder->record([&] { make_timer(ring)->replay(launches); });
       return {.missing = "", .launch_ns = launch_duration_ns(records, kernels, launches)};
     } catch (const CudaError&) {
       throw;
@@ -523,8 +522,45 @@ class CudaExecutor final : public Executor {
     }
   }
 
+  KernelCounts count_kernels(const Launch& launch) override {
+    make_current();
+    if (recorder().recorder == nullptr) {
+      return {.missing = recorder().missing};
+    }
+    const auto count = [this](const std::function<void()>& work) {
+      const std::vector<KernelRecord> records = recorder().recorder->record([&] {
+        work();
+        // Streams that are not ours are to be seen too.
+        MLA_BENCH_CHECK(cudaDeviceSynchronize());
+      });
+      return static_cast<std::int64_t>(records.size());
+    };
+    const Launch known = empty_launch({KernelFacts{}});
+    run(known);  // loads it
+    KernelCounts counts;
+    counts.captured = static_cast<std::int64_t>(kernels_of(launch).size());
+    MLA_BENCH_CHECK(cudaDeviceSynchronize());  // what escaped just now belongs to no count
+    try {
+      counts.called = count([&] { run(launch); });
+      // One kernel of ours beside it, so that a count of none is known from a recorder that sees
+      // none.
+      counts.escaped = count([&] {
+        kernels_of(launch);
+        run(known);
+      });
+    } catch (const CudaError&) {
+      throw;
+    } catch (const std::runtime_error& error) {
+      return {.missing = error.what()};
+    }
+    if (counts.called == 0 || counts.escaped == 0) {
+      return {.missing = "CUPTI recorded no kernel"};
+    }
+    counts.escaped -= 1;
+    return counts;
+  }
+
   void run_in_range(const Launch& launch, const char* name) override {
-    run(launch);  // loads the kernels, outside the range
     nvtxRangePushA(name);
     run(launch);
     nvtxRangePop();
@@ -539,6 +575,17 @@ class CudaExecutor final : public Executor {
  private:
   // Before every call: another executor of this thread may have chosen its own device.
   void make_current() const { MLA_BENCH_CHECK(cudaSetDevice(device_.ordinal)); }
+
+  // Loaded when it is first asked for.
+  LoadedRecorder& recorder() {
+    if (!recorder_) {
+      recorder_ = load_kernel_recorder();
+      if (recorder_->recorder != nullptr) {
+        recorder_->recorder->discard_first_session([&] { run(empty_launch({KernelFacts{}})); });
+      }
+    }
+    return *recorder_;
+  }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind) const {
     if (bytes > 0) {

@@ -199,6 +199,17 @@ GpuState state_from_json(const Json& json) {
           .other_processes = get_optional<int>(json, "other_processes")};
 }
 
+KernelCounts counts_from_json(const Json& json) {
+  KernelCounts counts;
+  counts.missing = get_optional<std::string>(json, "missing").value_or("");
+  if (counts.missing.empty()) {
+    counts.captured = get<std::int64_t>(json, "captured");
+    counts.called = get<std::int64_t>(json, "called");
+    counts.escaped = get<std::int64_t>(json, "escaped");
+  }
+  return counts;
+}
+
 std::optional<GpuState> optional_state(const Json& json, const char* key) {
   return json.contains(key) ? std::optional(state_from_json(json.at(key))) : std::nullopt;
 }
@@ -214,6 +225,13 @@ Json to_json(const ColdProof& proof) {
           {"more_sets_period_ns", proof.more_sets_period_ns}};
 }
 
+Json to_json(const KernelCounts& counts) {
+  if (!counts.missing.empty()) {
+    return {{"missing", counts.missing}};
+  }
+  return {{"captured", counts.captured}, {"called", counts.called}, {"escaped", counts.escaped}};
+}
+
 Json to_json(const Summary& summary) {
   return {{"median_ns", summary.median_ns},
           {"min_ns", summary.min_ns},
@@ -221,7 +239,8 @@ Json to_json(const Summary& summary) {
           // One round says nothing of its own spread: no interval.
           {"ci95_low_ns", finite(summary.ci95_low_ns)},
           {"ci95_high_ns", finite(summary.ci95_high_ns)},
-          {"samples", summary.samples}};
+          {"samples", summary.samples},
+          {"resolution_ns", summary.resolution_ns}};
 }
 
 }  // namespace
@@ -310,13 +329,19 @@ Json to_json(const Round& round) {
 }
 
 Json to_json(const Referee& referee) {
+  Json json;
   if (!referee.missing.empty()) {
-    return {{"missing", referee.missing}};
+    json["missing"] = referee.missing;
+  } else {
+    json = {{"duration_ns", referee.duration_ns},
+            {"gap_ns", referee.gap_ns},
+            {"empty_gap_ns", referee.empty_gap_ns},
+            {"band_ns", referee.band_ns}};
   }
-  return {{"duration_ns", referee.duration_ns},
-          {"gap_ns", referee.gap_ns},
-          {"empty_gap_ns", referee.empty_gap_ns},
-          {"band_ns", referee.band_ns}};
+  if (referee.counts) {
+    json["kernels"] = to_json(*referee.counts);
+  }
+  return json;
 }
 
 Json to_json(const GpuSetup& setup) {
@@ -430,6 +455,9 @@ Round round_from_json(const Json& json) {
 
 Referee referee_from_json(const Json& json) {
   Referee referee;
+  if (json.contains("kernels")) {
+    referee.counts = counts_from_json(json.at("kernels"));
+  }
   referee.missing = get_optional<std::string>(json, "missing").value_or("");
   if (referee.missing.empty()) {
     referee.duration_ns = get<double>(json, "duration_ns");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "statistics.hpp"
+#include "measure.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -50,6 +50,27 @@ std::optional<std::string> referee_doubt(const Result& result) {
          ": work outside the timed stream, or none in it";
 }
 
+// What a launch puts on a stream of its own is in no graph, so no time holds it.
+std::optional<std::string> escape_doubt(const Result& result) {
+  if (!result.referee || !result.referee->counts || !result.referee->counts->missing.empty()) {
+    return std::nullopt;
+  }
+  const auto kernels = [](std::int64_t count) {
+    return std::to_string(count) + (count == 1 ? " kernel" : " kernels");
+  };
+  const KernelCounts& counts = *result.referee->counts;
+  std::string found;
+  if (counts.called != counts.captured) {
+    found = "one call ran " + kernels(counts.called) + ", the graph that is timed holds " +
+            std::to_string(counts.captured) + " of them";
+  } else if (counts.escaped > 0) {
+    found = kernels(counts.escaped) + " ran while the launch was only captured into a graph";
+  }
+  return found.empty()
+             ? std::nullopt
+             : std::optional(found + ": work on a stream other than the one it was given");
+}
+
 // Rounds with throttling around them, samples at a slow clock, rounds at a slow clock beside the
 // others.
 std::optional<std::string> clock_doubt(const Result& result) {
@@ -75,6 +96,16 @@ std::optional<std::string> clock_doubt(const Result& result) {
          " samples were taken at a lowered clock" + (reasons.empty() ? "" : " (" + reasons + ")");
 }
 
+// What the management library told of a round: the higher of its readings before and after, since
+// one alone may have caught a clock that a neighbour's load, or the lack of any, moved for a
+// moment.
+std::optional<double> told_clock_mhz(const Round& round) {
+  if (!round.before || !round.before->sm_clock_mhz || !round.after || !round.after->sm_clock_mhz) {
+    return std::nullopt;
+  }
+  return std::max(*round.before->sm_clock_mhz, *round.after->sm_clock_mhz);
+}
+
 // Clocks that differ between rounds, as the management library tells them or as the passes measured
 // them: a drop that lasts a whole round marks no sample within it.
 std::optional<std::string> drift_doubt(const Result& result) {
@@ -82,13 +113,11 @@ std::optional<std::string> drift_doubt(const Result& result) {
   std::vector<double> told;
   std::vector<double> measured;
   for (const Round& round : result.rounds) {
-    for (const std::optional<GpuState>* state : {&round.before, &round.after}) {
-      if (*state && (*state)->sm_clock_mhz) {
-        told.push_back(*(*state)->sm_clock_mhz);
-      }
+    if (const std::optional<double> mhz = told_clock_mhz(round)) {
+      told.push_back(*mhz);
     }
-    if (!round.clock_mhz.empty()) {
-      measured.push_back(median(round.clock_mhz));
+    if (const std::optional<double> mhz = usual_clock_mhz(round.clock_mhz)) {
+      measured.push_back(*mhz);
     }
   }
   for (const std::vector<double>* clocks : {&told, &measured}) {
@@ -130,13 +159,22 @@ std::optional<std::string> light_doubt(const Result& result) {
 
 std::vector<std::string> doubts(const Result& result) {
   std::vector<std::string> found;
-  for (const auto& rule :
-       {cold_doubt, referee_doubt, clock_doubt, drift_doubt, company_doubt, light_doubt}) {
+  for (const auto& rule : {cold_doubt, referee_doubt, escape_doubt, clock_doubt, drift_doubt,
+                           company_doubt, light_doubt}) {
     if (const std::optional<std::string> doubt = rule(result)) {
       found.push_back(*doubt);
     }
   }
   return found;
+}
+
+std::optional<std::string> why_not_searched(const Result& result) {
+  if (result.cell.backend != Backend::kCuda || !result.summary || !result.referee) {
+    return std::nullopt;
+  }
+  const Referee& referee = *result.referee;
+  const std::string& missing = referee.counts ? referee.counts->missing : referee.missing;
+  return missing.empty() ? std::nullopt : std::optional(missing);
 }
 
 }  // namespace mla_bench

@@ -27,8 +27,8 @@ class KernelRecorder {
   // process may record nothing, or damaged stamps.
   virtual void discard_first_session(const std::function<void()>& work) = 0;
 
-  // Runs `work` (which must wait for what it launches) and returns the kernels of its last API call
-  // that launched any, in the order in which they began. Throws std::runtime_error where records
+  // Runs `work` (which must wait for what it launches) and returns every kernel that ran meanwhile,
+  // on whatever stream, in the order in which they began. Throws std::runtime_error where records
   // were dropped or cannot be had.
   virtual std::vector<KernelRecord> record(const std::function<void()>& work) = 0;
 };

@@ -7,6 +7,9 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <iterator>
+#include <limits>
+#include <memory>
 
 #include "statistics.hpp"
 
@@ -22,6 +25,9 @@ constexpr double kNegligible = 0.001;
 constexpr double kSlowPassNs = 20e6;
 // Graphs of more nodes take long to instantiate and add nothing.
 constexpr std::int64_t kMostLaunches = 2048;
+// A warm launch shorter than this part of what was planned for is planned for anew: its passes
+// would be too short by as much.
+constexpr double kAsPlanned = 0.8;
 // Samples of a round, and the time that slow cells may take for one.
 constexpr int kReplays = 31;
 constexpr int kFewestReplays = 3;
@@ -107,27 +113,52 @@ double estimate_launch_ns(Timer& timer, std::int64_t ring) {
   return launch_ns;
 }
 
-void warm_up(Timer& timer, const TimingPlan& plan, double seconds) {
+double warm_up(Timer& timer, const TimingPlan& plan, double seconds) {
   constexpr double kSettled = 0.005;
   constexpr std::size_t kAgreeing = 3;
   const auto start = std::chrono::steady_clock::now();
   std::array<double, kAgreeing> latest{};
+  double shortest_ns = std::numeric_limits<double>::infinity();
   for (std::size_t count = 0;; ++count) {
-    latest[count % kAgreeing] = timer.replay(plan.long_launches).ns;
+    const double ns = timer.replay(plan.long_launches).ns;
+    latest[count % kAgreeing] = ns;
+    shortest_ns = std::min(shortest_ns, ns);
     const auto [least, most] = std::minmax_element(latest.begin(), latest.end());
     const bool settled = count + 1 >= kAgreeing && *most - *least <= kSettled * *least;
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (settled || elapsed.count() >= seconds) {
-      return;
+      return shortest_ns;
     }
   }
 }
 
+TimingPlan plan_warm(Timer& timer, std::int64_t ring, double warmup_s) {
+  const auto start = std::chrono::steady_clock::now();
+  double launch_ns = estimate_launch_ns(timer, ring);
+  while (true) {
+    const TimingPlan plan = plan_timing(launch_ns, timer.fixed_cost_ns(), ring);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    const double warm_ns = warm_up(timer, plan, std::max(0.0, warmup_s - spent.count())) /
+                           static_cast<double>(plan.long_launches);
+    if (warm_ns >= kAsPlanned * launch_ns) {
+      return plan;
+    }
+    launch_ns = warm_ns;
+  }
+}
+
+std::optional<double> usual_clock_mhz(const std::vector<double>& clock_mhz) {
+  std::vector<double> read;
+  std::copy_if(clock_mhz.begin(), clock_mhz.end(), std::back_inserter(read),
+               [](double mhz) { return mhz > 0; });
+  return read.empty() ? std::nullopt : std::optional(median(read));
+}
+
 std::vector<std::int64_t> slow_clock_samples(const std::vector<double>& clock_mhz) {
   std::vector<std::int64_t> slow;
-  const double usual = clock_mhz.empty() ? 0 : median(clock_mhz);
+  const double usual = usual_clock_mhz(clock_mhz).value_or(0);
   for (std::size_t i = 0; i < clock_mhz.size(); ++i) {
-    if (clock_mhz[i] < kSlowClock * usual) {
+    if (clock_mhz[i] > 0 && clock_mhz[i] < kSlowClock * usual) {
       slow.push_back(static_cast<std::int64_t>(i));
     }
   }
@@ -160,9 +191,7 @@ Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& nam
         const auto launches = static_cast<double>(plan.long_launches - plan.short_launches);
         state.SetIterationTime((long_pass.ns - short_ns) / launches * 1e-9);
         round.long_ns.push_back(long_pass.ns);
-        if (long_pass.clock_mhz > 0) {
-          round.clock_mhz.push_back(long_pass.clock_mhz);
-        }
+        round.clock_mhz.push_back(long_pass.clock_mhz);
         if (plan.short_launches > 0) {
           round.short_ns.push_back(short_ns);
         }
@@ -191,8 +220,18 @@ Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& nam
     std::rethrow_exception(failure);
   }
   round.samples_ns = std::move(collector.samples_ns);
+  if (!usual_clock_mhz(round.clock_mhz)) {
+    round.clock_mhz.clear();  // a device without such a clock
+  }
   round.slow_clock_samples = slow_clock_samples(round.clock_mhz);
   return round;
+}
+
+double period_ns(Executor& executor, std::vector<Launch> ring, double warmup_s) {
+  const auto sets = static_cast<std::int64_t>(ring.size());
+  const std::unique_ptr<Timer> timer = executor.make_timer(std::move(ring));
+  const TimingPlan plan = plan_warm(*timer, sets, warmup_s);
+  return median(measure_round(*timer, plan, "period").samples_ns);
 }
 
 }  // namespace mla_bench

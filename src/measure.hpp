@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,13 +36,26 @@ TimingPlan plan_timing(double launch_ns, double fixed_cost_ns, std::int64_t ring
 // A first estimate of a launch, from passes of growing length.
 double estimate_launch_ns(Timer& timer, std::int64_t ring);
 
-// Replays until three successive times agree within 0.5 % or `seconds` have passed.
-void warm_up(Timer& timer, const TimingPlan& plan, double seconds);
+// Replays until three successive times agree within 0.5 % or `seconds` have passed. Returns the
+// shortest of them.
+double warm_up(Timer& timer, const TimingPlan& plan, double seconds);
+
+// The plan for a timer's launches at the speed that the warm-up left them with: an estimate during
+// which this process did not get its CPU is far too long.
+TimingPlan plan_warm(Timer& timer, std::int64_t ring, double warmup_s);
 
 // One round, every sample kept, those at a slow clock marked. Throws what the timer throws.
 Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& name);
 
-// The samples whose clock was below 97 % of their median.
+// Period of a launch of the ring, the median of one round of its own timer. Throws as
+// measure_round.
+double period_ns(Executor& executor, std::vector<Launch> ring, double warmup_s);
+
+// The median of the clocks that were read, of one for each sample and 0 where none was; nothing
+// where none was at all.
+std::optional<double> usual_clock_mhz(const std::vector<double>& clock_mhz);
+
+// The samples whose clock was read and below 97 % of the usual one.
 std::vector<std::int64_t> slow_clock_samples(const std::vector<double>& clock_mhz);
 
 }  // namespace mla_bench

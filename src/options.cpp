@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cxxopts.hpp>
+#include <map>
 
 #include "build_facts.hpp"
 #include "errors.hpp"
@@ -182,13 +183,14 @@ struct OptionGroup {
 struct Grammar {
   cxxopts::Options options;
   std::vector<std::string> titles;
+  std::map<std::string, bool> takes_list;  // of the options that take a value
 
   std::string help() const { return options.help(titles); }
 };
 
 Grammar grammar_of(const std::string& program, const std::string& purpose,
                    const std::vector<OptionGroup>& groups) {
-  Grammar grammar{.options = cxxopts::Options(program, purpose), .titles = {}};
+  Grammar grammar{.options = cxxopts::Options(program, purpose), .titles = {}, .takes_list = {}};
   for (const OptionGroup& group : groups) {
     grammar.titles.emplace_back(group.title);
     cxxopts::OptionAdder add = grammar.options.add_options(group.title);
@@ -197,6 +199,7 @@ Grammar grammar_of(const std::string& program, const std::string& purpose,
         add(row.name, row.help);
       } else {
         add(row.name, row.help, cxxopts::value<std::string>(), row.value);
+        grammar.takes_list.emplace(row.name, std::string_view(row.value) == "LIST");
       }
     }
   }
@@ -342,8 +345,27 @@ void refuse_values_of_flags(const cxxopts::Options& grammar, std::span<const cha
   }
 }
 
+// cxxopts keeps the last value and drops the others.
+void refuse_repeats(const Parsed& parsed, const std::map<std::string, bool>& takes_list) {
+  for (const auto& [option, is_list] : takes_list) {
+    std::vector<std::string> values;
+    for (const cxxopts::KeyValue& given : parsed.arguments()) {
+      if (given.key() == option) {
+        values.push_back(printable(given.value()));
+      }
+    }
+    if (values.size() > 1) {
+      throw UsageError("--" + option + " is given " +
+                       (values.size() == 2 ? "twice" : std::to_string(values.size()) + " times") +
+                       (is_list ? ": give one list, --" + option + " " + join(values, ",")
+                                : ": it takes one value, " + join(values, " or ")));
+    }
+  }
+}
+
 // Reads with one grammar and refuses what it leaves over.
-Parsed parse(cxxopts::Options& grammar, std::span<const char* const> argv) {
+Parsed parse(Grammar& described, std::span<const char* const> argv) {
+  cxxopts::Options& grammar = described.options;
   refuse_values_of_flags(grammar, argv);
   try {
     const Parsed parsed = grammar.parse(static_cast<int>(argv.size()), argv.data());
@@ -351,6 +373,7 @@ Parsed parse(cxxopts::Options& grammar, std::span<const char* const> argv) {
       throw UsageError("unexpected argument '" + printable(parsed.unmatched().front()) +
                        "': options begin with --, commands are run and list");
     }
+    refuse_repeats(parsed, described.takes_list);
     return parsed;
   } catch (const cxxopts::exceptions::no_such_option&) {
     // Its message has typographic quotes and no hint; find the culprit again for a better one.
@@ -419,7 +442,7 @@ Options parse_options(std::span<const char* const> argv) {
   }
   if (command == "list") {
     Grammar grammar = list_grammar();
-    const Parsed parsed = parse(grammar.options, arguments);
+    const Parsed parsed = parse(grammar, arguments);
     if (parsed.count("help") > 0) {
       return HelpOptions{grammar.help()};
     }
@@ -427,7 +450,7 @@ Options parse_options(std::span<const char* const> argv) {
   }
   if (command == "run") {
     Grammar grammar = run_grammar();
-    const Parsed parsed = parse(grammar.options, arguments);
+    const Parsed parsed = parse(grammar, arguments);
     if (parsed.count("help") > 0) {
       return HelpOptions{grammar.help() + std::string(kCommands)};
     }

@@ -112,7 +112,7 @@ std::string block_table(const std::vector<const Result*>& block,
     const std::string trusted =
         result->status == Status::kUntrusted ? " UNTRUSTED: " + printable(result->reason) : "";
     rows.push_back(
-        {cell.variant, human_time(summary.median_ns),
+        {cell.variant, human_time(summary.median_ns, summary.resolution_ns),
          std::isfinite(half) ? fixed(100 * half / summary.median_ns, 2) + " %" : "-",
          result->floors && result->floors->touch_ns > 0
              ? fixed(summary.median_ns / result->floors->touch_ns, 2)

@@ -1,6 +1,7 @@
 #include "result.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 #include "statistics.hpp"
@@ -45,6 +46,30 @@ bool Cell::shares_tensors_with(const Cell& other) const {
          problem == other.problem && inputs == other.inputs;
 }
 
+namespace {
+
+double resolution_ns(const std::vector<Round>& rounds) {
+  std::vector<double> passes;
+  std::int64_t launches = std::numeric_limits<std::int64_t>::max();
+  for (const Round& round : rounds) {
+    passes.insert(passes.end(), round.short_ns.begin(), round.short_ns.end());
+    passes.insert(passes.end(), round.long_ns.begin(), round.long_ns.end());
+    launches = std::min(launches, round.long_launches - round.short_launches);
+  }
+  if (passes.empty() || launches < 1) {
+    return 0;
+  }
+  // A GPU's times come in single precision, whose own steps are no ticks.
+  const double rounding = static_cast<double>(std::numeric_limits<float>::epsilon()) *
+                          *std::max_element(passes.begin(), passes.end());
+  // CUDA events resolve about half a microsecond (cudaEventElapsedTime in the runtime API), a
+  // host's clock less: among few passes a larger step is their spread.
+  constexpr double kCoarsestTickNs = 500;
+  return std::min(smallest_step(passes, rounding), kCoarsestTickNs) / static_cast<double>(launches);
+}
+
+}  // namespace
+
 Summary summarize(const std::vector<Round>& rounds) {
   std::vector<double> samples;
   std::vector<double> medians;
@@ -65,6 +90,7 @@ Summary summarize(const std::vector<Round>& rounds) {
   const double half = half_width_95(medians);
   summary.ci95_low_ns = summary.median_ns - half;
   summary.ci95_high_ns = summary.median_ns + half;
+  summary.resolution_ns = resolution_ns(rounds);
   return summary;
 }
 

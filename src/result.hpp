@@ -10,6 +10,7 @@
 
 #include "check.hpp"
 #include "environment.hpp"
+#include "executor.hpp"
 #include "inputs.hpp"
 #include "mla_bench/variant.hpp"
 
@@ -57,9 +58,10 @@ struct Round {
   std::vector<double> short_ns;    // whole passes, as the timer gave them
   std::vector<double> long_ns;     // whole passes
   std::vector<double> samples_ns;  // (long - short) / (long_launches - short_launches), per launch
-  // SM clock over each long pass; empty on a CPU.
+  // SM clock over each long pass, 0 where it could not be read; empty on a CPU.
   std::vector<double> clock_mhz;
-  // Samples whose clock was below 97 % of the round's median: kept, but marked.
+  // Places in samples_ns of those whose clock was below 97 % of the round's median: kept, but
+  // marked.
   std::vector<std::int64_t> slow_clock_samples;
   // Around the round, where the environment can be asked.
   std::optional<GpuState> before;
@@ -74,6 +76,9 @@ struct Summary {
   double ci95_low_ns = 0;  // Student's t on the rounds' medians
   double ci95_high_ns = 0;
   std::int64_t samples = 0;
+  // Smallest step between two times of passes, a launch: what a sample can tell. 0 where all passes
+  // took the same time, which tells nothing.
+  double resolution_ns = 0;
 };
 
 // Periods of launches that do none of the operator's arithmetic, measured beside it.
@@ -99,6 +104,8 @@ struct Referee {
   double gap_ns = 0;        // period - duration
   double empty_gap_ns = 0;  // the same of the empty kernels of the same launch shapes
   double band_ns = 0;       // how far the two gaps may differ, as calibrated on this device
+  // Unset where nobody was asked, for want of a process that measured.
+  std::optional<KernelCounts> counts;
 };
 
 // The least time that a cell's credited work can take on its device, by measured ceilings.

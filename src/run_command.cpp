@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "errors.hpp"
 #include "interrupt.hpp"
 #include "json.hpp"
+#include "judge.hpp"
 #include "measure_cells.hpp"
 #include "plan.hpp"
 #include "report.hpp"
@@ -102,6 +104,22 @@ std::vector<std::string> advice(const RunOptions& options, const std::vector<Res
                     (options.measuring.rounds
                          ? "--rounds above " + std::to_string(*options.measuring.rounds)
                          : "--time-budget above " + fixed(options.measuring.time_budget_s, 0)));
+  }
+  return lines;
+}
+
+// What was not looked for, a line for each reason.
+std::vector<std::string> gaps(const std::vector<Result>& results) {
+  std::map<std::string, int> cells;
+  for (const Result& result : results) {
+    if (const std::optional<std::string> why = why_not_searched(result)) {
+      cells[*why] += 1;
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [why, count] : cells) {
+    lines.push_back("nobody looked for work on other streams in " + std::to_string(count) +
+                    (count == 1 ? " cell: " : " cells: ") + printable(why));
   }
   return lines;
 }
@@ -196,6 +214,9 @@ int run_command(const RunOptions& options, std::span<const char* const> argv) {
     }
   }
   if (!options.quiet && document.ended_by_signal == 0) {
+    for (const std::string& line : gaps(document.cells)) {
+      print_note(line);
+    }
     for (const std::string& line : advice(options, document.cells)) {
       print_note(line);
     }

@@ -28,6 +28,9 @@ constexpr double kGapSlackOfPeriod = 0.01;
 // Launches whose durations are asked for: their median is as stable as need be.
 constexpr std::int64_t kWitnessedLaunches = 64;
 
+// Seconds of warm-up for what is measured right after a warm cell.
+constexpr double kStaysWarm = 0;
+
 // What an outside profiler is told to look for.
 constexpr const char* kProfiledRange = "mla_bench_cell";
 
@@ -55,15 +58,6 @@ Device find_device(const DeviceList& devices, const Cell& cell) {
     }
   }
   throw NoDeviceError("device " + cell.device + " is gone");
-}
-
-// Period of a ring of launches, from one round.
-double period_ns(Executor& executor, std::vector<Launch> launches) {
-  const auto ring = static_cast<std::int64_t>(launches.size());
-  const std::unique_ptr<Timer> timer = executor.make_timer(std::move(launches));
-  const TimingPlan plan =
-      plan_timing(estimate_launch_ns(*timer, ring), timer->fixed_cost_ns(), ring);
-  return median(measure_round(*timer, plan, "floor").samples_ns);
 }
 
 // Host call to completion, the median of some calls.
@@ -192,6 +186,17 @@ std::vector<Launch> Session::bind(const OpenCell& open, std::size_t sets) {
   return launches;
 }
 
+// Elements of kv that are as `reset` left them.
+std::int64_t Session::unwritten(std::size_t set) const {
+  const std::vector<std::byte> kv = tensors_->sets[set].download_kv();
+  const auto size = static_cast<std::ptrdiff_t>(size_of(tensors_->inputs.type));
+  std::int64_t count = 0;
+  for (auto element = kv.begin(); element != kv.end(); element += size) {
+    count += std::all_of(element, element + size, [](std::byte b) { return b == kPoison; }) ? 1 : 0;
+  }
+  return count;
+}
+
 Check Session::check(const OpenCell& open, std::size_t set) {
   const Cell& cell = open.cell;
   const CheckContext context{
@@ -208,6 +213,11 @@ Check Session::check(const OpenCell& open, std::size_t set) {
   if (!outcome) {
     outcome = check_output(operands.download_kv(), reference,
                            tensors_->projection ? &*tensors_->projection : nullptr, context);
+  }
+  if (const std::int64_t left = outcome->passed ? 0 : unwritten(set); left > 0) {
+    outcome->reason = "it left " + std::to_string(left) + " of " +
+                      std::to_string(cell.problem.kv_count()) + " elements of kv unwritten; " +
+                      outcome->reason;
   }
   const std::string trespass = operands.trespass(tensors_->inputs);
   if (!trespass.empty()) {
@@ -227,7 +237,7 @@ double Session::touch_ns(const OpenCell& open) {
     ring.push_back(tensors_->executor->touch_launch(open.cell.problem, tensors_->inputs.type,
                                                     tensors_->sets[i].operands()));
   }
-  const double ns = period_ns(*tensors_->executor, std::move(ring));
+  const double ns = period_ns(*tensors_->executor, std::move(ring), kStaysWarm);
   tensors_->touch_ns.emplace(open.cell.l2, ns);
   return ns;
 }
@@ -264,12 +274,11 @@ Result Session::open(const Cell& cell, double warmup_s, const std::optional<std:
 
     open.timer = executor.make_timer(std::move(launches));
     const auto ring = static_cast<std::int64_t>(open.ring);
-    open.plan =
-        plan_timing(estimate_launch_ns(*open.timer, ring), open.timer->fixed_cost_ns(), ring);
-    warm_up(*open.timer, open.plan, warmup_s);
+    open.plan = plan_warm(*open.timer, ring, warmup_s);
     // After the warm-up, so that the floors see the clocks that the cell sees.
-    open.floors = {.empty_ns = period_ns(executor, {executor.empty_launch(open.kernels)}),
-                   .touch_ns = touch_ns(open)};
+    open.floors = {
+        .empty_ns = period_ns(executor, {executor.empty_launch(open.kernels)}, kStaysWarm),
+        .touch_ns = touch_ns(open)};
     result.floors = open.floors;
     result.status = Status::kPassed;
     open_.insert_or_assign(cell.id(), std::move(open));
@@ -311,7 +320,7 @@ ColdProof Session::prove_cold(const OpenCell& open) {
   ensure_sets(*tensors_, 2 * open.ring);
   proof.period_ns = median(measure_round(*open.timer, open.plan, "proof").samples_ns);
   proof.more_sets = 2 * proof.sets;
-  proof.more_sets_period_ns = period_ns(*tensors_->executor, bind(open, 2 * open.ring));
+  proof.more_sets_period_ns = period_ns(*tensors_->executor, bind(open, 2 * open.ring), kStaysWarm);
   return proof;
 }
 
@@ -325,12 +334,14 @@ Result Session::close(const std::string& id) {
     tensors_->sets[i].reset(tensors_->inputs);
   }
   open.timer->replay(open.plan.long_launches);
-  result.recheck = check(open, 0);
+  std::size_t checked = 0;
+  result.recheck = check(open, checked);
   const std::vector<std::byte> first = tensors_->sets[0].download_kv();
   // Every set holds the same inputs, so every copy of kv must hold the same bits.
   for (std::size_t i = 1; i < open.ring && result.recheck->passed; ++i) {
     if (tensors_->sets[i].download_kv() != first) {
-      result.recheck = check(open, i);
+      checked = i;
+      result.recheck = check(open, checked);
       if (result.recheck->passed) {
         result.recheck->passed = false;
         result.recheck->reason = "operand sets with the same inputs got different bits in kv";
@@ -344,6 +355,11 @@ Result Session::close(const std::string& id) {
   if (!result.recheck->passed) {
     result.status = Status::kIncorrect;
     result.reason = "the timed launches: " + result.recheck->reason;
+    if (unwritten(checked) > 0) {
+      result.reason +=
+          "; a plain call wrote them, so work is missing in what is timed: it is done on a stream "
+          "other than the one given, or not every time";
+    }
   } else if (open.cell.l2 == L2State::kCold) {
     result.cold_proof = prove_cold(open);
   }
@@ -374,8 +390,8 @@ double Session::gap_band_ns() {
   std::string missing;
   for (const Launch& launch : known) {
     const Launch empty = executor.empty_launch(executor.kernels_of(launch));
-    const double period = period_ns(executor, {launch});
-    const double empty_period = period_ns(executor, {empty});
+    const double period = period_ns(executor, {launch}, kStaysWarm);
+    const double empty_period = period_ns(executor, {empty}, kStaysWarm);
     const double stray = gap_ns({launch}, period, missing) - gap_ns({empty}, empty_period, missing);
     widest = std::max(widest, std::abs(stray) - kGapSlackOfPeriod * period);
   }
@@ -391,6 +407,7 @@ Referee Session::witness(const std::string& id) {
     open_.erase(id);
     return referee;
   }
+  referee.counts = executor.count_kernels(bind(open, 1).front());
   const double gap = gap_ns(bind(open, open.ring), open.period_ns, referee.missing);
   if (referee.missing.empty()) {
     referee.gap_ns = gap;
@@ -408,7 +425,13 @@ Result Session::profile(const Cell& cell) {
   Result result;
   result.cell = cell;
   const OpenCell open = prepare(cell);
-  tensors_->executor->run_in_range(bind(open, 1).front(), kProfiledRange);
+  const std::vector<Launch> ring = bind(open, open.ring);
+  // Loads the kernels outside the range, and takes the operands of the next launch into the cache
+  // (hot, a ring of one) or out of it (cold).
+  for (const Launch& launch : ring) {
+    tensors_->executor->run(launch);
+  }
+  tensors_->executor->run_in_range(ring.front(), kProfiledRange);
   result.status = Status::kPassed;
   result.choice = open.prepared.choice;
   return result;

@@ -42,8 +42,9 @@ class Session {
   // open.
   Referee witness(const std::string& id);
 
-  // Launches a cell once inside the NVTX range mla_bench_cell, for an outside profiler: nothing is
-  // checked or timed. kPassed, kSkipped or kFailed.
+  // Launches a cell once inside the NVTX range mla_bench_cell, for an outside profiler, with its
+  // operands in the cache or out of it as the cell says: nothing is checked or timed. kPassed,
+  // kSkipped or kFailed.
   Result profile(const Cell& cell);
 
  private:
@@ -55,6 +56,7 @@ class Session {
   void ensure_sets(Tensors& tensors, std::size_t count);
   OpenCell prepare(const Cell& cell);
   std::vector<Launch> bind(const OpenCell& open, std::size_t sets);
+  std::int64_t unwritten(std::size_t set) const;
   Check check(const OpenCell& open, std::size_t set);
   double touch_ns(const OpenCell& open);
   ColdProof prove_cold(const OpenCell& open);

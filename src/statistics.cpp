@@ -32,6 +32,19 @@ double median_absolute_deviation(std::span<const double> values) {
   return median(deviations);
 }
 
+double smallest_step(std::span<const double> values, double rounding) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  double step = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    const double difference = sorted[i] - sorted[i - 1];
+    if (difference > rounding) {
+      step = std::min(step, difference);
+    }
+  }
+  return std::isfinite(step) ? step : 0;
+}
+
 double student_t_975(int degrees_of_freedom) {
   // Exact to four digits up to 30 (any table); beyond, the Cornish-Fisher expansion around the
   // normal quantile (Abramowitz and Stegun 26.7.5), whose error there is below 1e-5.

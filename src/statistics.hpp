@@ -11,6 +11,11 @@ double median(std::span<const double> values);
 // Median of |value - median|, not scaled to a standard deviation.
 double median_absolute_deviation(std::span<const double> values);
 
+// The smallest difference between two values that are further apart than `rounding`: a multiple of
+// the tick that they are counted in, and with some dozens of them the tick itself. 0 where no two
+// are.
+double smallest_step(std::span<const double> values, double rounding);
+
 // Student's t quantile: P(T <= t) = 0.975 with that many degrees of freedom (>= 1).
 double student_t_975(int degrees_of_freedom);
 

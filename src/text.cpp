@@ -20,17 +20,23 @@ std::optional<Number> parse_whole(std::string_view text) {
   return value;
 }
 
-// Levenshtein distance, one row at a time.
+// Letters to insert, leave out, replace or swap with their neighbour, each letter once (the optimal
+// string alignment distance), a row for each letter of `a`.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);  // two letters of `a` ago
+  std::vector<std::size_t> last(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before.swap(last);
+    last.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({row[j - 1] + 1, last[j] + 1, replaced});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
     }
   }
   return row.back();
@@ -42,10 +48,13 @@ struct Scale {
 };
 
 // The largest unit not above the value; the last one for smaller values.
-std::string scaled(double value, std::span<const Scale> scales) {
+Scale scale_of(double value, std::span<const Scale> scales) {
   const auto fits = [value](const Scale& scale) { return std::abs(value) >= scale.size; };
   const auto found = std::find_if(scales.begin(), scales.end(), fits);
-  const Scale scale = found == scales.end() ? scales.back() : *found;
+  return found == scales.end() ? scales.back() : *found;
+}
+
+std::string scaled(double value, const Scale& scale) {
   const double number = value / scale.size;
   return fixed(number, number >= 100 ? 1 : 2) + " " + std::string(scale.unit);
 }
@@ -93,16 +102,26 @@ std::string fixed(double value, int digits) {
   return error == std::errc{} ? std::string(buffer.data(), end) : "?";
 }
 
-std::string human_time(double ns) {
+std::string human_time(double ns, double resolution_ns) {
   static constexpr std::array scales{Scale{1e9, "s"}, Scale{1e6, "ms"}, Scale{1e3, "us"},
                                      Scale{1, "ns"}};
-  return scaled(ns, scales);
+  const Scale scale = scale_of(ns, scales);
+  if (!(resolution_ns > 0)) {
+    return scaled(ns, scale);
+  }
+  // The smallest power of ten that is not below the resolution; logarithms of powers of ten may lie
+  // a bit above a whole number.
+  constexpr double kBit = 1e-9;
+  const double place = std::ceil(std::log10(resolution_ns) - kBit);
+  const double step = std::pow(10, place);
+  const int digits = static_cast<int>(std::max(0.0, std::round(std::log10(scale.size) - place)));
+  return fixed(std::round(ns / step) * step / scale.size, digits) + " " + std::string(scale.unit);
 }
 
 std::string human_bytes(double bytes) {
   static constexpr std::array scales{Scale{0x1p40, "TiB"}, Scale{0x1p30, "GiB"},
                                      Scale{0x1p20, "MiB"}, Scale{0x1p10, "KiB"}, Scale{1, "B"}};
-  return scaled(bytes, scales);
+  return scaled(bytes, scale_of(bytes, scales));
 }
 
 std::vector<std::string> nearest(std::string_view unknown, std::span<const std::string> valid) {

@@ -23,13 +23,15 @@ std::optional<double> parse_real(std::string_view text);
 // `value` with that many digits after the point.
 std::string fixed(double value, int digits);
 
-// "3.86 us": three or four significant digits in the largest unit that keeps the value above one.
-std::string human_time(double ns);
+// "3.86 us": three or four significant digits in the largest unit that keeps the value above one,
+// or where the resolution is known ("3.860 us" at 0.13 ns) the digits whose places are not below
+// it.
+std::string human_time(double ns, double resolution_ns = 0);
 // "1.50 GiB".
 std::string human_bytes(double bytes);
 
-// The up to two valid names nearest to `unknown` by edit distance, nearest first; empty if none is
-// near.
+// The up to two valid names nearest to `unknown`, nearest first; empty if none is near. A letter
+// too many, too few, or another, and two neighbours that are swapped, are one slip each.
 std::vector<std::string> nearest(std::string_view unknown, std::span<const std::string> valid);
 
 // "unknown variant 'tild'; did you mean tiled? valid: naive, tiled": for every kind of name.

@@ -45,8 +45,12 @@ inline Result example_result() {
   result.roofline = Roofline{.ns = 1000, .by_memory = true};
   result.cold_proof =
       ColdProof{.sets = 301, .period_ns = 4000, .more_sets = 602, .more_sets_period_ns = 4010};
-  result.referee = Referee{
-      .missing = "", .duration_ns = 3000, .gap_ns = 1000, .empty_gap_ns = 900, .band_ns = 300};
+  result.referee = Referee{.missing = "",
+                           .duration_ns = 3000,
+                           .gap_ns = 1000,
+                           .empty_gap_ns = 900,
+                           .band_ns = 300,
+                           .counts = KernelCounts{.captured = 1, .called = 1, .escaped = 0}};
   GpuState state;
   state.sm_clock_mhz = 1980;
   state.power_w = 350.5;

@@ -194,9 +194,11 @@ TEST(Json, KeysAndTheirOrderAreFixed) {
             (Words{"short_launches", "long_launches", "short_ns", "long_ns", "samples_ns",
                    "clock_mhz", "slow_clock_samples", "before", "after"}));
   EXPECT_EQ(keys_of(json["roofline"]), (Words{"ns", "bound"}));
-  EXPECT_EQ(keys_of(json["referee"]), (Words{"duration_ns", "gap_ns", "empty_gap_ns", "band_ns"}));
-  EXPECT_EQ(keys_of(json["summary"]),
-            (Words{"median_ns", "min_ns", "mad_ns", "ci95_low_ns", "ci95_high_ns", "samples"}));
+  EXPECT_EQ(keys_of(json["referee"]),
+            (Words{"duration_ns", "gap_ns", "empty_gap_ns", "band_ns", "kernels"}));
+  EXPECT_EQ(keys_of(json["referee"]["kernels"]), (Words{"captured", "called", "escaped"}));
+  EXPECT_EQ(keys_of(json["summary"]), (Words{"median_ns", "min_ns", "mad_ns", "ci95_low_ns",
+                                             "ci95_high_ns", "samples", "resolution_ns"}));
 }
 
 // ---- values that are not what they should be ----------------------------------------------------

@@ -139,6 +139,41 @@ TEST(Doubts, AHiddenLaunchOnAnotherStreamIsFound) {
   expect_only(result, {"duration (6.00 us)", "-2.00 us", "work outside the timed stream"});
 }
 
+// As recorded of launches that work on streams of their own.
+TEST(Doubts, AKernelOutsideTheTimedGraphIsFound) {
+  Result result = clean_result();
+  result.referee->counts = KernelCounts{.captured = 1, .called = 1, .escaped = 0};
+  expect_none(result);
+  result.referee->counts = KernelCounts{.captured = 1, .called = 2, .escaped = 1};
+  expect_only(result, {"one call ran 2 kernels", "holds 1 of them", "a stream other than"});
+  result.referee->counts = KernelCounts{.captured = 2, .called = 1, .escaped = 0};
+  expect_only(result, {"one call ran 1 kernel,", "holds 2 of them"});
+  result.referee->counts = KernelCounts{.captured = 1, .called = 1, .escaped = 1};
+  expect_only(result, {"1 kernel ran while the launch was only captured", "a stream other than"});
+}
+
+TEST(Doubts, KernelsThatNobodyCouldCountAreNoDoubt) {
+  Result result = clean_result();
+  result.referee->counts = KernelCounts{.missing = "no CUPTI", .captured = 1, .called = 2};
+  expect_none(result);
+}
+
+TEST(WhyNotSearched, IsSaidOfTimedGpuCellsAlone) {
+  Result result = clean_result();
+  result.cell.backend = Backend::kCuda;
+  result.referee->counts = KernelCounts{.captured = 1, .called = 1};
+  EXPECT_EQ(why_not_searched(result), std::nullopt);
+  result.referee->counts = KernelCounts{.missing = "no kernel was recorded"};
+  EXPECT_EQ(why_not_searched(result), "no kernel was recorded");
+  result.referee = Referee{.missing = "libcupti is not on this machine"};
+  EXPECT_EQ(why_not_searched(result), "libcupti is not on this machine");
+  result.cell.backend = Backend::kCpu;
+  EXPECT_EQ(why_not_searched(result), std::nullopt);
+  result.cell.backend = Backend::kCuda;
+  result.summary.reset();
+  EXPECT_EQ(why_not_searched(result), std::nullopt);
+}
+
 // Nothing ran in the time that was measured: all of the period is gap.
 TEST(Doubts, AGraphThatHoldsNoWorkIsFound) {
   Result result = clean_result();
@@ -184,12 +219,22 @@ TEST(Doubts, AClockDropOverAWholeRoundIsSeenWhereNvmlTellsNone) {
 
 TEST(Doubts, AClockMayMoveByThreePercentBetweenRounds) {
   Result result = clean_result();
-  result.rounds[1].after->sm_clock_mhz = 1921;  // 97.02 %
+  result.rounds[1].before = result.rounds[1].after = calm(1921);  // 97.02 %
   expect_none(result);
-  result.rounds[1].after->sm_clock_mhz = 1920;  // 96.97 %
+  result.rounds[1].before = result.rounds[1].after = calm(1920);  // 96.97 %
   expect_only(result, {"SM clock", "1920", "1980"});
-  result.rounds[1].after->sm_clock_mhz.reset();
+}
+
+// A neighbour's load, or the idle moment between two rounds, moves a reading, not the round.
+TEST(Doubts, OneLowReadingIsNone) {
+  Result result = clean_result();
+  result.rounds[1].after->sm_clock_mhz = 1200;
+  result.rounds[2].before->sm_clock_mhz = 345;
   expect_none(result);
+  result.rounds[2].after.reset();
+  expect_none(result);
+  result.rounds[1].before->sm_clock_mhz = 1200;
+  expect_only(result, {"SM clock", "1200", "1980"});
 }
 
 TEST(Doubts, ATenPercentClockDropWithinRoundsIsSeenInTheSamples) {
@@ -273,6 +318,7 @@ TEST(Doubts, EachIsTold) {
   for (Round& round : result.rounds) {
     round.before->throttle.hardware_thermal = true;
   }
+  result.rounds[0].before->sm_clock_mhz = 1500;
   result.rounds[0].after->sm_clock_mhz = 1500;
   result.rounds[0].after->other_processes = 3;
   result.roofline->ns = 4000;
@@ -284,6 +330,12 @@ TEST(SlowClockSamples, AreBelow97PercentOfTheMedian) {
   EXPECT_EQ(slow_clock_samples({900, 1000, 1000}), (std::vector<std::int64_t>{0}));
   EXPECT_TRUE(slow_clock_samples({1000, 1000, 1200}).empty()) << "a faster clock is not marked";
   EXPECT_TRUE(slow_clock_samples({}).empty());
+}
+
+TEST(SlowClockSamples, KeepTheirPlacesWhereAClockCouldNotBeRead) {
+  EXPECT_EQ(slow_clock_samples({1000, 0, 1000, 0, 900, 1000, 1000}),
+            (std::vector<std::int64_t>{4}));
+  EXPECT_TRUE(slow_clock_samples({0, 0}).empty());
 }
 
 }  // namespace

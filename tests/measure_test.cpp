@@ -28,12 +28,16 @@ class FakeTimer final : public Timer {
 
   Replay replay(std::int64_t launches) override {
     calls.push_back(launches);
-    return {.launches = launches, .ns = model_(launches, calls.size() - 1)};
+    const std::size_t call = calls.size() - 1;
+    return {.launches = launches,
+            .ns = model_(launches, call),
+            .clock_mhz = call < clock_mhz.size() ? clock_mhz[call] : 0};
   }
 
   double fixed_cost_ns() const override { return kFixedCost_ns; }
 
   std::vector<std::int64_t> calls;
+  std::vector<double> clock_mhz;  // of each call; none for those beyond
 
  private:
   Model model_;
@@ -121,10 +125,42 @@ TEST(Estimate, TheFirstPassOfALengthDoesNotCount) {
   EXPECT_EQ(estimate_launch_ns(timer, 1), 1e6);
 }
 
+TEST(PlanWarm, AnEstimateMadeWithoutTheCpuIsMadeAgain) {
+  for (const std::int64_t ring : {1, 7}) {
+    const TimingPlan usual = plan_timing(3000, kFixedCost_ns, ring);
+    for (const double away_ns : {1e5, 1e7, 3e8}) {
+      // Another process had the CPU during the first passes.
+      FakeTimer timer([=](std::int64_t launches, std::size_t call) {
+        return kFixedCost_ns + 3000 * static_cast<double>(launches) + (call < 2 ? away_ns : 0);
+      });
+      const TimingPlan plan = plan_warm(timer, ring, 1);
+      EXPECT_GE(plan.long_launches, usual.long_launches * 8 / 10) << ring << " " << away_ns;
+      EXPECT_LE(plan.long_launches, usual.long_launches) << ring << " " << away_ns;
+      EXPECT_EQ(plan.replays, usual.replays) << ring << " " << away_ns;
+      for (const std::int64_t launches : timer.calls) {
+        EXPECT_EQ(launches % ring, 0);
+      }
+    }
+  }
+}
+
+TEST(PlanWarm, AGoodEstimateStands) {
+  FakeTimer timer(kFixedCost_ns, 3000);
+  const double estimate = estimate_launch_ns(timer, 1);
+  timer.calls.clear();
+  const TimingPlan plan = plan_warm(timer, 1, 0);
+  EXPECT_EQ(plan.long_launches, plan_timing(estimate, kFixedCost_ns, 1).long_launches);
+  EXPECT_EQ(std::count(timer.calls.begin(), timer.calls.end(), plan.long_launches), 1)
+      << "one warm-up";
+  FakeTimer slow(0, 10e9);
+  plan_warm(slow, 1, 0);
+  EXPECT_EQ(slow.calls, (Calls{1, 1}));
+}
+
 TEST(WarmUp, EndsWhenThreeTimesAgree) {
   FakeTimer steady(100, 10);
   const TimingPlan plan{.short_launches = 2, .long_launches = 8, .replays = 5};
-  warm_up(steady, plan, 1e6);
+  EXPECT_EQ(warm_up(steady, plan, 1e6), 180);
   EXPECT_EQ(steady.calls, (Calls{8, 8, 8}));
 
   // Falls by 10 % a pass until the seventh; 7, 8 and 9 agree.
@@ -190,6 +226,22 @@ TEST(Round, EvenASampleThatMakesNoSenseIsKept) {
       measure_round(timer, {.short_launches = 2, .long_launches = 8, .replays = 3}, "a");
   ASSERT_EQ(round.samples_ns.size(), 3u);
   EXPECT_NEAR(round.samples_ns[0], -100, 1e-6);
+}
+
+// The clock of the third sample could not be read, that of the fourth was low.
+TEST(Round, ClocksStandBesideTheirSamples) {
+  FakeTimer timer(100, 10);
+  timer.clock_mhz = {1980, 1980, 1980, 0, 1700, 1980};  // the untimed pass first
+  const Round round =
+      measure_round(timer, {.short_launches = 0, .long_launches = 8, .replays = 5}, "a");
+  EXPECT_EQ(round.clock_mhz, (std::vector<double>{1980, 1980, 0, 1700, 1980}));
+  EXPECT_EQ(round.slow_clock_samples, (std::vector<std::int64_t>{3}));
+
+  FakeTimer without(100, 10);
+  const Round none =
+      measure_round(without, {.short_launches = 0, .long_launches = 8, .replays = 5}, "a");
+  EXPECT_TRUE(none.clock_mhz.empty());
+  EXPECT_TRUE(none.slow_clock_samples.empty());
 }
 
 TEST(Round, AnyNameWillDo) {

@@ -249,6 +249,18 @@ TEST(Options, AnOptionIsNotTheValueOfAnother) {
   EXPECT_SAYS(refusal({"--device", "--quiet"}), "--device needs a value");
 }
 
+TEST(Options, ARepeatedOptionIsRefusedWithWhatWouldWork) {
+  const std::string list = refusal({"--seq", "96", "--rank=48", "--seq=192"});
+  EXPECT_SAYS(list, "--seq is given twice");
+  EXPECT_SAYS(list, "--seq 96,192");
+  EXPECT_SAYS(refusal({"--batch", "1,2", "--batch", "4", "--batch", "8"}),
+              "--batch is given 3 times: give one list, --batch 1,2,4,8");
+  const std::string one = refusal({"--seed", "1", "--seed", "1"});
+  EXPECT_SAYS(one, "--seed is given twice: it takes one value");
+  EXPECT_SAYS(refusal({"list", "--device", "cpu", "--device", "cuda:0"}), "--device cpu,cuda:0");
+  EXPECT_TRUE(run({"--quiet", "--quiet"}).quiet) << "nothing is lost";
+}
+
 TEST(Options, AValueMayNotBeMissing) {
   EXPECT_SAYS(refusal({"--json"}), "'--json' needs a value");
   EXPECT_SAYS(refusal({"--quiet", "--seq"}), "'--seq' needs a value");

@@ -41,6 +41,7 @@ Result timed(const std::string& variant, double ns) {
     result.rounds.push_back(round);
   }
   result.summary = summarize(result.rounds);
+  result.summary->resolution_ns = 0;  // digits have a test of their own
   return result;
 }
 
@@ -101,6 +102,16 @@ Some CPU, 1 thread, 4x96x256, rank 48, 4 heads of 32, fp32, hot caches
   variant   median  +-95 %  x floor  roofline  GFLOP/s  GB/s  speed  check
   tiled    1.50 ms       -   750.00     0.1 %     12.6   0.6  1.00x  ok, all elements
 )");
+}
+
+TEST(Report, DigitsEndAtTheResolution) {
+  Result fine = timed("naive", 8000);
+  fine.summary->resolution_ns = 0.13;
+  Result coarse = timed("tiled", 8000);
+  coarse.summary->resolution_ns = 32;
+  const std::string text = table({fine, coarse}, {gpu()}, std::nullopt);
+  EXPECT_NE(text.find(" 8.040 us "), std::string::npos) << text;
+  EXPECT_NE(text.find(" 8.0 us "), std::string::npos) << text;
 }
 
 TEST(Report, SpeedIsToldAgainstTheReference) {

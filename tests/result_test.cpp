@@ -46,6 +46,27 @@ TEST(Summary, IsOverAllSamplesWithTheRoundsSpread) {
   EXPECT_NEAR(summary.ci95_high_ns, 12 + half, 1e-6);
 }
 
+// Ticks of 32 ns in float milliseconds, over 251 launches.
+TEST(Summary, TheResolutionIsATickOfThePassesALaunch) {
+  Round round;
+  round.short_launches = 83;
+  round.long_launches = 334;
+  for (const int tick : {31'250, 31'253, 31'254, 31'250, 31'259}) {
+    const float long_ms = static_cast<float>(tick * 32e-6);
+    const float short_ms = static_cast<float>((tick - 23'000) * 32e-6);
+    round.long_ns.push_back(static_cast<double>(long_ms) * 1e6);
+    round.short_ns.push_back(static_cast<double>(short_ms) * 1e6);
+    round.samples_ns.push_back((round.long_ns.back() - round.short_ns.back()) / 251);
+  }
+  EXPECT_NEAR(summarize({round, round}).resolution_ns, 32.0 / 251, 1e-3);
+  for (std::vector<double>* passes : {&round.long_ns, &round.short_ns}) {
+    passes->assign(5, 1e6);
+  }
+  EXPECT_EQ(summarize({round}).resolution_ns, 0) << "no step was seen";
+  round.long_ns = {1.1e6, 1.3e6, 1.8e6, 2.2e6, 3e6};
+  EXPECT_EQ(summarize({round}).resolution_ns, 500.0 / 251) << "spread is no tick";
+}
+
 TEST(Summary, OneRoundHasNoInterval) {
   const Summary summary = summarize({round_of({10, 11, 12})});
   EXPECT_EQ(summary.median_ns, 11);

@@ -101,11 +101,12 @@ class Program {
   pid_t pid_ = -1;
 };
 
-Words line(const std::string& variants, const Words& more = {}) {
-  Words words{"--variant", variants, "--device",   "cpu", "--threads",   "1",
-              "--batch",   "1",      "--seq",      "3",   "--model-dim", "4",
-              "--rank",    "2",      "--kv-heads", "1",   "--head-dim",  "4",
-              "--rounds",  "1",      "--warmup",   "0",   "--json",      "out.json"};
+Words line(const std::string& variants, const Words& more = {}, int rounds = 1) {
+  Words words{"--variant", variants, "--device",   "cpu",     "--threads",   "1",
+              "--batch",   "1",      "--seq",      "3",       "--model-dim", "4",
+              "--rank",    "2",      "--kv-heads", "1",       "--head-dim",  "4",
+              "--warmup",  "0",      "--json",     "out.json"};
+  words.insert(words.end(), {"--rounds", std::to_string(rounds)});
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -201,7 +202,7 @@ TEST(Run, CellsOpenInALostWorkerAreOpenedAgain) {
   for (const std::string fault : {"crashes", "crashes_later", "throws_later"}) {
     const LateFaults late_faults;
     Program program;
-    program.start(line("right,prints,differs_by_set," + fault, {"--rounds", "8"}));
+    program.start(line("right,prints,differs_by_set," + fault, {}, 8));
     ASSERT_TRUE(comes_true([&] { return program.has_document(); }));
     usleep(300'000);
     late_faults.come();
@@ -308,9 +309,9 @@ TEST(Run, ASignalEndsItWithAWholeDocument) {
 
 TEST(Run, CtrlCReachesTheWorkerTooAndChangesNothing) {
   Program program;
-  program.start(line("is_slow", {"--rounds", "1000"}));
+  program.start(line("is_slow", {}, 1000));
   ASSERT_TRUE(comes_true([&] { return program.has_document(); }));
-  usleep(300'000);
+  usleep(1'000'000);  // into its rounds, even on a busy machine
   for (const pid_t worker : children_of(program.pid())) {
     kill(worker, SIGINT);
   }
@@ -326,7 +327,7 @@ TEST(Run, CtrlCReachesTheWorkerTooAndChangesNothing) {
 TEST(Run, ASignalAtAnyMomentIsNoError) {
   for (int i = 0; i < 12; ++i) {
     Program program;
-    program.start(line("right", {"--rounds", "3"}));
+    program.start(line("right", {}, 3));
     usleep(static_cast<useconds_t>(i) * 4000);
     kill(program.pid(), SIGINT);
     const int code = program.wait();
@@ -341,7 +342,7 @@ TEST(Run, ASignalAtAnyMomentIsNoError) {
 TEST(Run, AWorkerKilledAtAnyMomentCostsOneCell) {
   for (int i = 0; i < 10; ++i) {
     Program program;
-    program.start(line("right,differs_by_set", {"--rounds", "2"}));
+    program.start(line("right,differs_by_set", {}, 2));
     ASSERT_TRUE(comes_true([&] { return program.has_document(); }));
     usleep(static_cast<useconds_t>(i) * 40'000);
     for (const pid_t worker : children_of(program.pid())) {
@@ -363,7 +364,7 @@ TEST(Run, AWorkerKilledAtAnyMomentCostsOneCell) {
 
 TEST(Run, AKilledProgramLeavesAWholeDocumentAndNoWorker) {
   Program program;
-  program.start(line("right,is_slow", {"--rounds", "1000"}));
+  program.start(line("right,is_slow", {}, 1000));
   ASSERT_TRUE(comes_true([&] { return program.has_document(); }));
   usleep(200'000);
   const std::vector<pid_t> workers = children_of(program.pid());

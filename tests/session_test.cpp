@@ -97,6 +97,14 @@ TEST(Session, AWrongOutputIsFoundAndSaidSo) {
   }
 }
 
+TEST(Session, WhatALaunchLeftOutIsCounted) {
+  Session session(small_cpu(), nullptr);
+  EXPECT_SAYS(open(session, cell_of("writes_nothing")).reason,
+              "it left 24 of 24 elements of kv unwritten");
+  const std::string wrong = open(session, cell_of("one_element_wrong")).reason;
+  EXPECT_EQ(wrong.find("unwritten"), std::string::npos) << wrong;
+}
+
 TEST(Session, TheWorstElementIsTheWrongOne) {
   Session session(small_cpu(), nullptr);
   const Result result = open(session, cell_of("one_element_wrong"));
@@ -129,6 +137,8 @@ TEST(Session, WhatTheTimedLaunchesWriteIsChecked) {
   EXPECT_SAYS(result.reason, "the timed launches: ");
   ASSERT_TRUE(result.recheck);
   EXPECT_FALSE(result.recheck->passed);
+  EXPECT_SAYS(result.reason, "it left 24 of 24 elements of kv unwritten");
+  EXPECT_SAYS(result.reason, "a plain call wrote them");
   const LateFaults late_faults;
   const Cell later = cell_of("modifies_input_later");
   ASSERT_EQ(open(session, later).status, Status::kPassed);

@@ -37,6 +37,15 @@ TEST(Statistics, DeviationIsTheMedianDistance) {
   EXPECT_EQ(median_absolute_deviation(Values{4}), 0);
 }
 
+TEST(Statistics, TheSmallestStepIsTheTick) {
+  EXPECT_EQ(smallest_step(Values{96, 32, 320, 32, 128}, 1), 32);
+  EXPECT_EQ(smallest_step(Values{64, 64.5, 96, 96.25}, 1), 31.5) << "closer is rounding";
+  EXPECT_EQ(smallest_step(Values{3, 5}, 0), 2);
+  for (const Values& values : {Values{}, Values{7}, Values{7, 7, 7}, Values{7, 7.5}}) {
+    EXPECT_EQ(smallest_step(values, 1), 0);
+  }
+}
+
 TEST(Statistics, StudentsQuantileMatchesTables) {
   EXPECT_NEAR(student_t_975(1), 12.706, 5e-4);
   EXPECT_NEAR(student_t_975(4), 2.776, 5e-4);

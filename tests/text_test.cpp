@@ -70,6 +70,19 @@ TEST(Text, ShowsTimeInItsUnit) {
   EXPECT_EQ(human_time(7.5e10), "75.00 s");
 }
 
+TEST(Text, DigitsOfATimeEndAtItsResolution) {
+  EXPECT_EQ(human_time(3860.4, 0.13), "3.860 us");
+  EXPECT_EQ(human_time(3860.4, 0.1), "3.8604 us") << "a place as large as the resolution is told";
+  EXPECT_EQ(human_time(3860.4, 1), "3.860 us");
+  EXPECT_EQ(human_time(3860.4, 10), "3.86 us");
+  EXPECT_EQ(human_time(3860.4, 11), "3.9 us");
+  EXPECT_EQ(human_time(3860.4, 1000), "4 us");
+  EXPECT_EQ(human_time(3860.4, 2000), "0 us") << "too fast to tell from nothing";
+  EXPECT_EQ(human_time(99.5, 0.004), "99.50 ns");
+  EXPECT_EQ(human_time(123456789, 32), "123.4568 ms");
+  EXPECT_EQ(human_time(1.5e9, 1e-3), "1.500000000000 s");
+}
+
 TEST(Text, ShowsBytesInTheirUnit) {
   EXPECT_EQ(human_bytes(0), "0.00 B");
   EXPECT_EQ(human_bytes(1023), "1023.0 B");
@@ -87,6 +100,13 @@ TEST(Text, FindsTheNearestNames) {
   EXPECT_EQ(nearest("zzz", valid), Strings{});
   EXPECT_EQ(nearest("", valid), Strings{});
   EXPECT_EQ(nearest("x", Strings{}), Strings{});
+}
+
+TEST(Text, SwappedLettersAreOneSlip) {
+  EXPECT_EQ(nearest("bf61", Strings{"fp32", "tf32", "bf16", "fp16"}), Strings{"bf16"});
+  EXPECT_EQ(nearest("pf32", Strings{"fp32", "bf16"}), Strings{"fp32"});
+  EXPECT_EQ(nearest("hto", Strings{"hot", "cold"}), Strings{"hot"});
+  EXPECT_EQ(nearest("ca", Strings{"abc"}), Strings{}) << "a letter between the two is another word";
 }
 
 TEST(Text, NearestNamesAreTwoAtMostAndInOrder) {

@@ -57,6 +57,10 @@ class Usage(harness.CliTest):
         self.refused("--seq=", names=["--seq"])
         self.refused("--seq", names=["--seq"])
 
+    def test_repeated_options(self):
+        self.refused("--seq", "96", "--seq", "192", names=["--seq is given twice", "--seq 96,192"])
+        self.refused("--json", "a.json", "--json", "b.json", names=["--json is given twice"])
+
     def test_sizes_whose_product_overflows(self):
         large = str(2**62)
         self.refused("--device", "cpu", "--seq", large, names=["--seq", "2^63"])
@@ -189,7 +193,6 @@ class Files(harness.CliTest):
 
     def test_names_that_are_not_utf8(self):
         name = os.fsdecode(b"gr\xf6\xdfe.safetensors")
-        arguments = [*BRIEF, *TINY, "--variant", "naive", "--json", "a.json"]
         for option in ("--save", "--input"):
             with self.subTest(option=option):
                 shape = TINY if option == "--save" else []
@@ -198,7 +201,7 @@ class Files(harness.CliTest):
                 )
                 self.ends_with_one_line(done, USAGE, option, "UTF-8")
                 self.assertEqual(self.files(), [])
-        self.ends(self.run_program(*arguments, "--seed", "1", "--json", name), 0)
+        self.ends(self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", name), 0)
 
 
 class Stdout(harness.CliTest):

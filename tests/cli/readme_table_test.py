@@ -6,7 +6,7 @@ import sys
 import unittest
 
 import harness
-from harness import BRIEF, TINY
+from harness import COLD_START, TINY
 
 README = "# Title\n\n<!-- BEGIN results:box -->\nold\n<!-- END results:box -->\n\nrest\n"
 
@@ -29,7 +29,7 @@ class ReadmeTable(harness.CliTest):
     def make(self, name):
         self.ends(
             self.run_program(
-                *BRIEF,
+                *COLD_START,
                 *TINY,
                 "--variant",
                 "naive,tiled",
@@ -67,6 +67,20 @@ class ReadmeTable(harness.CliTest):
         self.ends(self.table("--check"), 0)
         self.ends(self.table(), 0)
         self.assertEqual(self.readme(), text)
+
+    def test_digits_end_at_the_resolution(self):
+        document = self.make("a")
+        for cell, (median, resolution, shown) in zip(
+            document["cells"],
+            ((3860.4, 0.13, "3.860 us"), (123456789.0, 32, "123.4568 ms")),
+            strict=True,
+        ):
+            cell.update(status="passed", reason="")
+            cell["summary"].update(median_ns=median, resolution_ns=resolution)
+            (self.folder / "results/box/a.json").write_text(json.dumps(document))
+            self.readme(README)
+            self.ends(self.table(), 0)
+            self.assertIn(f"| `{cell['variant']}` | {shown} |", self.readme())
 
     def test_one_document_against_a_variant(self):
         self.make("a")

@@ -8,11 +8,10 @@ import subprocess
 import time
 
 import harness
-from harness import BRIEF, TINY
+from harness import COLD_START, TINY
 
 LONG = (
-    "--device cpu --threads 1 --variant tiled,cooperative --warmup 0 --rounds 500 --time-budget 30 "
-    "--json a.json"
+    "--device cpu --threads 1 --variant tiled,cooperative --warmup 0 --time-budget 30"
 ).split()
 
 
@@ -53,10 +52,19 @@ class Signals(harness.CliTest):
             time.sleep(0.005)
         return found
 
-    def start_long_run(self, *arguments, **how):
+    def start_long_run(self, *arguments, rounds=500, json="a.json", **how):
         """A run in the middle of its rounds, and its worker."""
         process = self.start(
-            *LONG, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how
+            *LONG,
+            "--rounds",
+            str(rounds),
+            "--json",
+            json,
+            *arguments,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **how,
         )
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
@@ -92,7 +100,7 @@ class Signals(harness.CliTest):
         self.assertEqual(self.document(self.folder / "a.json")["ended_by_signal"], signal.SIGINT)
 
     def test_document_on_stdout_when_asked_to_end(self):
-        process, _ = self.start_long_run("--json", "-")
+        process, _ = self.start_long_run(json="-")
         process.send_signal(signal.SIGTERM)
         stdout, stderr = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 128 + signal.SIGTERM, stderr)
@@ -103,7 +111,11 @@ class Signals(harness.CliTest):
         for delay in (0.005, 0.01, 0.02, 0.04, 0.08, 0.16):
             with self.subTest(delay=delay):
                 process = self.start(
-                    *LONG, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                    *LONG,
+                    *("--rounds 500 --json a.json").split(),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
                 )
                 time.sleep(delay)
                 process.send_signal(signal.SIGINT)
@@ -122,7 +134,7 @@ class Signals(harness.CliTest):
         path = self.folder / "a.json"
         for _ in range(10):
             process = self.start(
-                *BRIEF,
+                *COLD_START,
                 *TINY,
                 "--variant",
                 "naive,tiled,cooperative",
@@ -144,7 +156,7 @@ class Signals(harness.CliTest):
                 path.unlink()
 
     def test_killed_worker_costs_its_cell_alone(self):
-        process, worker = self.start_long_run("--rounds", "20")
+        process, worker = self.start_long_run(rounds=20)
         os.kill(worker, signal.SIGKILL)
         stdout, stderr = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 3, stderr)
@@ -157,7 +169,7 @@ class Signals(harness.CliTest):
         self.assertEqual(document["ended_by_signal"], 0)
 
     def test_stopped_worker_is_given_up(self):
-        process, worker = self.start_long_run("--rounds", "20", "--timeout", "1")
+        process, worker = self.start_long_run("--timeout", "1", rounds=20)
         os.kill(worker, signal.SIGSTOP)
         _, stderr = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 3, stderr)
