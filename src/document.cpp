@@ -19,7 +19,6 @@
 namespace mla_bench {
 namespace {
 
-constexpr std::string_view kSchema = "mla-bench/1";
 constexpr std::size_t kShortCommit = 10;
 
 Json tool_json() {
@@ -53,7 +52,7 @@ Json host_json(const std::vector<DocumentDevice>& devices) {
 
 std::string to_text(const Document& document) {
   Json json{
-      {"schema", kSchema},
+      {"schema", kDocumentSchema},
       {"tool", tool_json()},
       {"argv", document.argv},
       {"started_at", document.started_at},
@@ -97,7 +96,7 @@ void write_whole_file(const std::string& path, const std::string& text) {
   }
   if (fs::exists(target, error) && !fs::is_regular_file(target, error)) {
     throw UsageError("cannot write '" + printable(path) +
-                     "': it is no regular file; --json - writes to stdout");
+                     "': it is no regular file; give - for stdout");
   }
   const std::string temporary = target.string() + ".tmp" + std::to_string(getpid());
   errno = 0;

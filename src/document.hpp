@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "calibration.hpp"
@@ -11,6 +12,8 @@
 #include "result.hpp"
 
 namespace mla_bench {
+
+inline constexpr std::string_view kDocumentSchema = "mla-bench/1";
 
 // A device of the run, how it is set up, and what it can do at best.
 struct DocumentDevice {

@@ -3,84 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <span>
 #include <utility>
-
-#include "errors.hpp"
-#include "text.hpp"
 
 namespace mla_bench {
 namespace {
 
-// A document nests 6 deep; a stranger's file may not nest deeper than this.
-constexpr int kDeepest = 64;
-
-// NaN and infinities have no JSON number: null stands for them.
-Json finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-const Json& member(const Json& json, const char* key) {
-  const auto found = json.is_object() ? json.find(key) : json.end();
-  if (!json.is_object() || found == json.end()) {
-    throw UsageError("key '" + std::string(key) + "' is missing");
-  }
-  return *found;
-}
-
-template <typename Value>
-Value get(const Json& json, const char* key) {
-  const Json& value = member(json, key);
-  try {
-    if constexpr (std::is_same_v<Value, bool>) {
-      return value.get<bool>();
-    } else if constexpr (std::is_integral_v<Value>) {
-      if (!value.is_number_integer()) {
-        throw UsageError("key '" + std::string(key) + "' is not a whole number");
-      }
-      const bool fits = value.is_number_unsigned()
-                            ? std::in_range<Value>(value.get<std::uint64_t>())
-                            : std::in_range<Value>(value.get<std::int64_t>());
-      if (!fits) {
-        throw UsageError("key '" + std::string(key) + "' is out of range");
-      }
-      return value.get<Value>();
-    } else if constexpr (std::is_floating_point_v<Value>) {
-      if (!value.is_number()) {
-        throw UsageError("key '" + std::string(key) + "' is not a finite number");
-      }
-      return value.get<Value>();
-    } else {
-      return value.get<Value>();
-    }
-  } catch (const nlohmann::json::exception&) {
-    throw UsageError("key '" + std::string(key) + "' has the wrong type");
-  }
-}
-
-// An optional key: absent or null.
-template <typename Value>
-std::optional<Value> get_optional(const Json& json, const char* key) {
-  if (!json.is_object() || !json.contains(key) || json.at(key).is_null()) {
-    return std::nullopt;
-  }
-  return get<Value>(json, key);
-}
-
-// The value whose name stands under `key`.
-template <typename Value>
-Value get_named(const Json& json, const char* key, std::span<const Value> valid) {
-  const auto name = get<std::string>(json, key);
-  for (const Value value : valid) {
-    if (name_of(value) == name) {
-      return value;
-    }
-  }
-  throw UsageError("key '" + std::string(key) + "' has the unknown value '" + printable(name) +
-                   "'");
-}
-
-constexpr std::array kBackends{Backend::kCuda, Backend::kCpu};
 constexpr std::array kL2States{L2State::kHot, L2State::kCold};
 constexpr std::array kStatuses{Status::kPassed, Status::kIncorrect, Status::kFailed,
                                Status::kSkipped, Status::kUntrusted};
@@ -131,8 +58,8 @@ Check check_from_json(const Json& json) {
   check.frobenius_error = get_optional<double>(json, "frobenius_error").value_or(NAN);
   check.frobenius_error_limit = get_optional<double>(json, "frobenius_error_limit");
   check.bit_exact = get<bool>(json, "bit_exact");
-  if (json.contains("worst") && !json.at("worst").is_null()) {
-    const Json& worst = json.at("worst");
+  if (const Json* found = find_member(json, "worst")) {
+    const Json& worst = *found;
     check.worst = WorstElement{
         .is_v = get<std::string>(worst, "tensor") == "v",
         .batch = get<std::int64_t>(worst, "batch"),
@@ -158,47 +85,6 @@ KernelFacts kernel_from_json(const Json& json) {
           .blocks_per_sm = get<int>(json, "blocks_per_sm")};
 }
 
-// Keeps a key only where there is a value.
-template <typename Value>
-void put(Json& json, const char* key, const std::optional<Value>& value) {
-  if (value) {
-    json[key] = *value;
-  }
-}
-
-Json to_json(const ThrottleReasons& reasons) {
-  return {{"software_power_cap", reasons.software_power_cap},
-          {"hardware_slowdown", reasons.hardware_slowdown},
-          {"software_thermal", reasons.software_thermal},
-          {"hardware_thermal", reasons.hardware_thermal},
-          {"power_brake", reasons.power_brake}};
-}
-
-Json to_json(const GpuState& state) {
-  Json json = Json::object();
-  put(json, "sm_clock_mhz", state.sm_clock_mhz);
-  put(json, "memory_clock_mhz", state.memory_clock_mhz);
-  put(json, "power_w", state.power_w);
-  put(json, "temperature_c", state.temperature_c);
-  json["throttle"] = to_json(state.throttle);
-  put(json, "other_processes", state.other_processes);
-  return json;
-}
-
-GpuState state_from_json(const Json& json) {
-  const Json& throttle = member(json, "throttle");
-  return {.sm_clock_mhz = get_optional<int>(json, "sm_clock_mhz"),
-          .memory_clock_mhz = get_optional<int>(json, "memory_clock_mhz"),
-          .power_w = get_optional<double>(json, "power_w"),
-          .temperature_c = get_optional<int>(json, "temperature_c"),
-          .throttle = {.software_power_cap = get<bool>(throttle, "software_power_cap"),
-                       .hardware_slowdown = get<bool>(throttle, "hardware_slowdown"),
-                       .software_thermal = get<bool>(throttle, "software_thermal"),
-                       .hardware_thermal = get<bool>(throttle, "hardware_thermal"),
-                       .power_brake = get<bool>(throttle, "power_brake")},
-          .other_processes = get_optional<int>(json, "other_processes")};
-}
-
 KernelCounts counts_from_json(const Json& json) {
   KernelCounts counts;
   counts.missing = get_optional<std::string>(json, "missing").value_or("");
@@ -211,7 +97,8 @@ KernelCounts counts_from_json(const Json& json) {
 }
 
 std::optional<GpuState> optional_state(const Json& json, const char* key) {
-  return json.contains(key) ? std::optional(state_from_json(json.at(key))) : std::nullopt;
+  const Json* state = find_member(json, key);
+  return state != nullptr ? std::optional(state_from_json(*state)) : std::nullopt;
 }
 
 Json to_json(const Floors& floors) {
@@ -344,33 +231,6 @@ Json to_json(const Referee& referee) {
   return json;
 }
 
-Json to_json(const GpuSetup& setup) {
-  Json json{{"driver", setup.driver}};
-  put(json, "max_sm_clock_mhz", setup.max_sm_clock_mhz);
-  put(json, "max_memory_clock_mhz", setup.max_memory_clock_mhz);
-  put(json, "power_limit_w", setup.power_limit_w);
-  put(json, "ecc", setup.ecc);
-  put(json, "mig", setup.mig);
-  put(json, "persistence", setup.persistence);
-  return json;
-}
-
-Json to_json(const Calibration& calibration) {
-  Json json{{"measured_at", calibration.measured_at},
-            {"tick_ns", calibration.tick_ns},
-            {"empty_launch_ns", calibration.empty_launch_ns},
-            {"replay_intercept_ns", calibration.replay_intercept_ns},
-            {"enqueue_ns", calibration.enqueue_ns},
-            {"launch_and_wait_ns", calibration.launch_and_wait_ns},
-            {"memory_bytes_per_s", calibration.memory_bytes_per_s},
-            {"cache_bytes_per_s", calibration.cache_bytes_per_s}};
-  put(json, "fma_flop_per_s", calibration.fma_flop_per_s);
-  put(json, "tf32_flop_per_s", calibration.tf32_flop_per_s);
-  put(json, "bf16_flop_per_s", calibration.bf16_flop_per_s);
-  put(json, "fp16_flop_per_s", calibration.fp16_flop_per_s);
-  return json;
-}
-
 Json to_json(const Result& result) {
   Json json = to_json(result.cell);
   json["status"] = name_of(result.status);
@@ -409,22 +269,6 @@ Json to_json(const Result& result) {
   }
   json["command"] = command_of(result.cell);
   return json;
-}
-
-Json to_json(const Device& device) {
-  return {{"backend", name_of(device.backend)},
-          {"ordinal", device.ordinal},
-          {"name", device.name},
-          {"uuid", device.uuid},
-          {"sm", device.sm},
-          {"multiprocessors", device.multiprocessors},
-          {"clock_mhz", device.clock_mhz},
-          {"threads", device.threads},
-          {"shared_memory_per_block_bytes", device.shared_memory_per_block},
-          {"shared_memory_per_sm_bytes", device.shared_memory_per_sm},
-          {"last_level_cache_bytes", device.last_level_cache},
-          {"memory_bytes", device.memory},
-          {"free_memory_bytes", device.free_memory}};
 }
 
 Cell cell_from_json(const Json& json) {
@@ -468,66 +312,39 @@ Referee referee_from_json(const Json& json) {
   return referee;
 }
 
-GpuSetup setup_from_json(const Json& json) {
-  return {.driver = get<std::string>(json, "driver"),
-          .max_sm_clock_mhz = get_optional<int>(json, "max_sm_clock_mhz"),
-          .max_memory_clock_mhz = get_optional<int>(json, "max_memory_clock_mhz"),
-          .power_limit_w = get_optional<double>(json, "power_limit_w"),
-          .ecc = get_optional<bool>(json, "ecc"),
-          .mig = get_optional<bool>(json, "mig"),
-          .persistence = get_optional<bool>(json, "persistence")};
-}
-
-Calibration calibration_from_json(const Json& json) {
-  return {.measured_at = get<std::string>(json, "measured_at"),
-          .tick_ns = get<double>(json, "tick_ns"),
-          .empty_launch_ns = get<double>(json, "empty_launch_ns"),
-          .replay_intercept_ns = get<double>(json, "replay_intercept_ns"),
-          .enqueue_ns = get<double>(json, "enqueue_ns"),
-          .launch_and_wait_ns = get<double>(json, "launch_and_wait_ns"),
-          .memory_bytes_per_s = get<double>(json, "memory_bytes_per_s"),
-          .cache_bytes_per_s = get<double>(json, "cache_bytes_per_s"),
-          .fma_flop_per_s = get_optional<double>(json, "fma_flop_per_s"),
-          .tf32_flop_per_s = get_optional<double>(json, "tf32_flop_per_s"),
-          .bf16_flop_per_s = get_optional<double>(json, "bf16_flop_per_s"),
-          .fp16_flop_per_s = get_optional<double>(json, "fp16_flop_per_s")};
-}
-
 Result result_from_json(const Json& json) {
   Result result;
   result.cell = cell_from_json(json);
   result.status = get_named<Status>(json, "status", kStatuses);
   result.reason = get<std::string>(json, "reason");
-  if (json.contains("check")) {
-    result.check = check_from_json(json.at("check"));
+  if (const Json* check = find_member(json, "check")) {
+    result.check = check_from_json(*check);
   }
-  if (json.contains("recheck")) {
-    result.recheck = check_from_json(json.at("recheck"));
+  if (const Json* recheck = find_member(json, "recheck")) {
+    result.recheck = check_from_json(*recheck);
   }
   for (const Json& kernel : member(json, "kernels")) {
     result.kernels.push_back(kernel_from_json(kernel));
   }
   result.choice = get<std::string>(json, "choice");
-  if (json.contains("floors")) {
-    const Json& floors = json.at("floors");
-    result.floors = Floors{.empty_ns = get<double>(floors, "empty_ns"),
-                           .touch_ns = get<double>(floors, "touch_ns")};
+  if (const Json* floors = find_member(json, "floors")) {
+    result.floors = Floors{.empty_ns = get<double>(*floors, "empty_ns"),
+                           .touch_ns = get<double>(*floors, "touch_ns")};
   }
   result.api_latency_ns = get_optional<double>(json, "api_latency_ns");
-  if (json.contains("roofline")) {
-    const Json& line = json.at("roofline");
-    result.roofline = Roofline{.ns = get<double>(line, "ns"),
-                               .by_memory = get<std::string>(line, "bound") == "memory"};
+  if (const Json* line = find_member(json, "roofline")) {
+    result.roofline = Roofline{.ns = get<double>(*line, "ns"),
+                               .by_memory = get<std::string>(*line, "bound") == "memory"};
   }
-  if (json.contains("cold_proof")) {
-    const Json& proof = json.at("cold_proof");
-    result.cold_proof = ColdProof{.sets = get<std::int64_t>(proof, "sets"),
-                                  .period_ns = get<double>(proof, "period_ns"),
-                                  .more_sets = get<std::int64_t>(proof, "more_sets"),
-                                  .more_sets_period_ns = get<double>(proof, "more_sets_period_ns")};
+  if (const Json* proof = find_member(json, "cold_proof")) {
+    result.cold_proof =
+        ColdProof{.sets = get<std::int64_t>(*proof, "sets"),
+                  .period_ns = get<double>(*proof, "period_ns"),
+                  .more_sets = get<std::int64_t>(*proof, "more_sets"),
+                  .more_sets_period_ns = get<double>(*proof, "more_sets_period_ns")};
   }
-  if (json.contains("referee")) {
-    result.referee = referee_from_json(json.at("referee"));
+  if (const Json* referee = find_member(json, "referee")) {
+    result.referee = referee_from_json(*referee);
   }
   for (const Json& round : member(json, "rounds")) {
     result.rounds.push_back(round_from_json(round));
@@ -535,55 +352,10 @@ Result result_from_json(const Json& json) {
   const bool has_samples =
       std::any_of(result.rounds.begin(), result.rounds.end(),
                   [](const Round& round) { return !round.samples_ns.empty(); });
-  if (json.contains("summary") && has_samples) {
+  if (find_member(json, "summary") != nullptr && has_samples) {
     result.summary = summarize(result.rounds);  // derived, so never trusted from a file
   }
   return result;
-}
-
-Device device_from_json(const Json& json) {
-  return {.backend = get_named<Backend>(json, "backend", kBackends),
-          .ordinal = get<int>(json, "ordinal"),
-          .name = get<std::string>(json, "name"),
-          .uuid = get<std::string>(json, "uuid"),
-          .sm = get<int>(json, "sm"),
-          .multiprocessors = get<int>(json, "multiprocessors"),
-          .clock_mhz = get<int>(json, "clock_mhz"),
-          .threads = get<int>(json, "threads"),
-          .shared_memory_per_block = get<std::int64_t>(json, "shared_memory_per_block_bytes"),
-          .shared_memory_per_sm = get<std::int64_t>(json, "shared_memory_per_sm_bytes"),
-          .last_level_cache = get<std::int64_t>(json, "last_level_cache_bytes"),
-          .memory = get<std::int64_t>(json, "memory_bytes"),
-          .free_memory = get<std::int64_t>(json, "free_memory_bytes")};
-}
-
-bool is_utf8(const std::string& text) {
-  try {
-    Json(text).dump();
-    return true;
-  } catch (const nlohmann::json::type_error&) {
-    return false;
-  }
-}
-
-Json parse_json(std::string_view text, std::string_view origin) {
-  bool too_deep = false;
-  const auto limit_depth = [&too_deep](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kDeepest;
-    return !too_deep;
-  };
-  try {
-    Json json = Json::parse(text, limit_depth);
-    if (too_deep) {
-      throw UsageError(std::string(origin) + " is nested deeper than a document of mla-bench");
-    }
-    return json;
-  } catch (const nlohmann::json::parse_error& error) {
-    throw UsageError(std::string(origin) + " is not JSON: error at byte " +
-                     std::to_string(error.byte));
-  } catch (const nlohmann::json::exception&) {
-    throw UsageError(std::string(origin) + " holds a number beyond the range of double");
-  }
 }
 
 }  // namespace mla_bench

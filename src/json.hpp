@@ -2,17 +2,13 @@
 // carry their units, numbers are numbers, and nothing is non-finite.
 #pragma once
 
-#include <nlohmann/json.hpp>
-#include <string_view>
-
 #include "calibration.hpp"
 #include "environment.hpp"
 #include "executor.hpp"
+#include "json_access.hpp"
 #include "result.hpp"
 
 namespace mla_bench {
-
-using Json = nlohmann::ordered_json;
 
 Json to_json(const Problem& problem);
 Json to_json(const InputSource& inputs);
@@ -23,6 +19,7 @@ Json to_json(const Round& round);
 Json to_json(const Result& result);
 Json to_json(const Referee& referee);
 Json to_json(const Device& device);
+Json to_json(const GpuState& state);
 Json to_json(const GpuSetup& setup);
 Json to_json(const Calibration& calibration);
 
@@ -31,15 +28,9 @@ Cell cell_from_json(const Json& json);
 Round round_from_json(const Json& json);
 Result result_from_json(const Json& json);
 Referee referee_from_json(const Json& json);
+GpuState state_from_json(const Json& json);
 Device device_from_json(const Json& json);
 GpuSetup setup_from_json(const Json& json);
 Calibration calibration_from_json(const Json& json);
-
-// Whether JSON can hold these bytes.
-bool is_utf8(const std::string& text);
-
-// Parses text from a file or another process: nesting is limited, since copying or printing a
-// deeply nested value overflows the stack. Throws UsageError that names `origin` and the place.
-Json parse_json(std::string_view text, std::string_view origin);
 
 }  // namespace mla_bench

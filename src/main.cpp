@@ -21,17 +21,20 @@ struct Overloaded : Cases... {
 };
 
 int dispatch(std::span<const char* const> argv) {
-  return std::visit(Overloaded{[&](const RunOptions& options) {
-                                 note_interrupts();
-                                 return run_command(options, argv);
-                               },
-                               [](const ListOptions& options) { return list_command(options); },
-                               [](const HelpOptions& options) {
-                                 print_result(options.text);
-                                 return static_cast<int>(ExitCode::kFine);
-                               },
-                               [](const WorkerOptions& options) { return serve(options.channel); }},
-                    parse_options(argv));
+  return std::visit(
+      Overloaded{[&](const RunOptions& options) {
+                   note_interrupts();
+                   return run_command(options, argv);
+                 },
+                 [](const CompareOptions& options) { return compare_command(options); },
+                 [](const ExportOptions& options) { return export_command(options); },
+                 [](const ListOptions& options) { return list_command(options); },
+                 [](const HelpOptions& options) {
+                   print_result(options.text);
+                   return static_cast<int>(ExitCode::kFine);
+                 },
+                 [](const WorkerOptions& options) { return serve(options.channel); }},
+      parse_options(argv));
 }
 
 int fail(const std::exception& error, ExitCode code) {

@@ -322,13 +322,110 @@ Grammar list_grammar() {
                     {{"Options", {kDevice, kHelp}}});
 }
 
-constexpr std::string_view kCommands =
-    "\nCommands:\n"
-    "  run    check and time variants (the default)\n"
-    "  list   devices, and variants with why each can or cannot run here\n"
-    "  mla-bench COMMAND --help tells more of each.\n"
+Grammar compare_grammar() {
+  return grammar_of(
+      "mla-bench compare FILE...",
+      "Shows the cells of documents side by side, each with its median, 95 % interval and speed\n"
+      "against a reference. Only cells of the same problem, precision, cache state and inputs are\n"
+      "compared; what is wrong, untrusted or not comparable is said.\n",
+      {
+          {"What to compare",
+           {
+               {"reference", "NAME",
+                "variant, device (name or UUID) or FILE that speed is told against (default: the "
+                "first FILE if another has its cells, else the first variant, else the first "
+                "device)"},
+           }},
+          {"Output",
+           {
+               {"rows", "LIST",
+                "of variant, device, run, problem, precision, l2, inputs (default: problem, "
+                "precision, l2, inputs; or what --columns leaves)"},
+               {"columns", "LIST",
+                "of the same (default: what --rows leaves); an axis in neither list makes a table "
+                "for each of its values"},
+               {"format", "NAME", "text, md, csv or json (default: text)"},
+               kHelp,
+           }},
+      });
+}
+
+Grammar export_grammar() {
+  return grammar_of(
+      "mla-bench export FILE...",
+      "Writes the cells of documents in the form that another tool reads:\n" + export_summaries(),
+      {
+          {"Output",
+           {
+               {"to", "FORMAT", "one of the above"},
+               {"output", "FILE", "- for stdout (default: -)"},
+               {"no-aggregates", nullptr, "gbench: rounds only, no mean, median, stddev and cv"},
+               kHelp,
+           }},
+      });
+}
+
+// The one value of an option that takes one of a few names.
+template <typename Value>
+std::optional<Value> value_of(const Parsed& parsed, const std::string& option,
+                              std::span<const Value> valid) {
+  const std::vector<Value> values = values_of<Value>(parsed, option, valid);
+  if (values.size() > 1) {
+    throw UsageError("--" + option + " takes one value, not a list");
+  }
+  return values.empty() ? std::nullopt : std::optional(values.front());
+}
+
+// The documents on a command line.
+std::vector<std::string> files_of(const Parsed& parsed, const std::string& command) {
+  const std::vector<std::string>& files = parsed.unmatched();
+  if (files.empty()) {
+    throw UsageError(command + " needs a document: mla-bench " + command + " FILE...");
+  }
+  if (std::find(files.begin(), files.end(), "") != files.end()) {
+    throw UsageError(command + ": the name of a document is empty");
+  }
+  return files;
+}
+
+CompareOptions compare_options(const Parsed& parsed) {
+  CompareOptions options{.files = files_of(parsed, "compare"),
+                         .reference = text_of(parsed, "reference"),
+                         .layout = {.rows = values_of<Axis>(parsed, "rows", kAxes),
+                                    .columns = values_of<Axis>(parsed, "columns", kAxes)}};
+  std::vector<Axis> axes = options.layout.rows;
+  axes.insert(axes.end(), options.layout.columns.begin(), options.layout.columns.end());
+  for (auto axis = axes.begin(); axis != axes.end(); ++axis) {
+    if (std::find(axes.begin(), axis, *axis) != axis) {
+      throw UsageError("--rows and --columns: " + std::string(name_of(*axis)) +
+                       " stands there twice");
+    }
+  }
+  options.format =
+      value_of<CompareFormat>(parsed, "format", kCompareFormats).value_or(CompareFormat::kText);
+  return options;
+}
+
+ExportOptions export_options(const Parsed& parsed) {
+  const std::optional<ExportFormat> format = value_of<ExportFormat>(parsed, "to", kExportFormats);
+  if (!format) {
+    throw UsageError("export needs --to FORMAT; --help lists them");
+  }
+  const bool no_aggregates = parsed["no-aggregates"].as<bool>();
+  if (no_aggregates && *format != ExportFormat::kGbench) {
+    throw UsageError("--no-aggregates is for --to gbench: " + std::string(name_of(*format)) +
+                     " has no aggregates");
+  }
+  return {.files = files_of(parsed, "export"),
+          .format = *format,
+          .output = text_of(parsed, "output").value_or("-"),
+          .aggregates = !no_aggregates};
+}
+
+constexpr std::string_view kExitCodes =
     "\nExit codes: 0 fine, 2 usage or file error, 3 a cell incorrect or failed, 4 untrusted with\n"
-    "--strict, 77 nothing could run here, 128+n ended by signal n.\n";
+    "--strict, 5 nothing there to compare or export, 77 nothing could run here, 128+n ended by\n"
+    "signal n.\n";
 
 // cxxopts takes --quiet=false for --quiet, and its error for --quiet=maybe names no option.
 void refuse_values_of_flags(const cxxopts::Options& grammar, std::span<const char* const> argv) {
@@ -363,16 +460,12 @@ void refuse_repeats(const Parsed& parsed, const std::map<std::string, bool>& tak
   }
 }
 
-// Reads with one grammar and refuses what it leaves over.
+// Reads with one grammar and refuses options that are none of its.
 Parsed parse(Grammar& described, std::span<const char* const> argv) {
   cxxopts::Options& grammar = described.options;
   refuse_values_of_flags(grammar, argv);
   try {
-    const Parsed parsed = grammar.parse(static_cast<int>(argv.size()), argv.data());
-    if (!parsed.unmatched().empty()) {
-      throw UsageError("unexpected argument '" + printable(parsed.unmatched().front()) +
-                       "': options begin with --, commands are run and list");
-    }
+    Parsed parsed = grammar.parse(static_cast<int>(argv.size()), argv.data());
     refuse_repeats(parsed, described.takes_list);
     return parsed;
   } catch (const cxxopts::exceptions::no_such_option&) {
@@ -410,6 +503,49 @@ Parsed parse(Grammar& described, std::span<const char* const> argv) {
   }
 }
 
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  Grammar (*grammar)();
+  bool takes_files;
+  Options (*options)(const Parsed&);
+};
+
+constexpr std::array kCommands{
+    Command{"run", "check and time variants (the default)", run_grammar, false,
+            [](const Parsed& parsed) -> Options {
+              if (parsed.count("version") > 0) {
+                return HelpOptions{version_text()};
+              }
+              return run_options(parsed);
+            }},
+    Command{"compare", "documents side by side: variants, GPUs, commits", compare_grammar, true,
+            [](const Parsed& parsed) -> Options { return compare_options(parsed); }},
+    Command{"export", "documents in the forms that other tools read", export_grammar, true,
+            [](const Parsed& parsed) -> Options { return export_options(parsed); }},
+    Command{
+        "list", "devices, and variants with why each can or cannot run here", list_grammar, false,
+        [](const Parsed& parsed) -> Options { return ListOptions{.devices = devices_of(parsed)}; }},
+};
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    names.emplace_back(command.name);
+  }
+  return names;
+}
+
+std::string commands_help() {
+  constexpr std::size_t kWidth = 10;
+  std::string text = "\nCommands:\n";
+  for (const Command& command : kCommands) {
+    text += "  " + std::string(command.name) + std::string(kWidth - command.name.size(), ' ') +
+            std::string(command.summary) + "\n";
+  }
+  return text + "  mla-bench COMMAND --help tells more of each.\n" + std::string(kExitCodes);
+}
+
 }  // namespace
 
 std::string name_of(const DeviceRequest& request) {
@@ -440,27 +576,21 @@ Options parse_options(std::span<const char* const> argv) {
     }
     return WorkerOptions{.channel = static_cast<int>(*channel)};
   }
-  if (command == "list") {
-    Grammar grammar = list_grammar();
-    const Parsed parsed = parse(grammar, arguments);
-    if (parsed.count("help") > 0) {
-      return HelpOptions{grammar.help()};
-    }
-    return ListOptions{.devices = devices_of(parsed)};
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+                                  [&](const Command& known) { return known.name == command; });
+  if (found == kCommands.end()) {
+    throw UsageError(unknown_name("command", command, command_names()));
   }
-  if (command == "run") {
-    Grammar grammar = run_grammar();
-    const Parsed parsed = parse(grammar, arguments);
-    if (parsed.count("help") > 0) {
-      return HelpOptions{grammar.help() + std::string(kCommands)};
-    }
-    if (parsed.count("version") > 0) {
-      return HelpOptions{version_text()};
-    }
-    return run_options(parsed);
+  Grammar grammar = found->grammar();
+  const Parsed parsed = parse(grammar, arguments);
+  if (parsed.count("help") > 0) {
+    return HelpOptions{grammar.help() + (command == "run" ? commands_help() : "")};
   }
-  const std::vector<std::string> commands{"run", "list"};
-  throw UsageError(unknown_name("command", command, commands));
+  if (!found->takes_files && !parsed.unmatched().empty()) {
+    throw UsageError("unexpected argument '" + printable(parsed.unmatched().front()) +
+                     "': options begin with --, commands are " + join(command_names(), ", "));
+  }
+  return found->options(parsed);
 }
 
 }  // namespace mla_bench

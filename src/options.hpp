@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "compare_report.hpp"
+#include "export_formats.hpp"
 #include "inputs.hpp"
 #include "result.hpp"
 
@@ -60,6 +62,20 @@ struct ListOptions {
   std::vector<DeviceRequest> devices;
 };
 
+struct CompareOptions {
+  std::vector<std::string> files;
+  std::optional<std::string> reference;  // variant, device or one of the files
+  Layout layout;
+  CompareFormat format = CompareFormat::kText;
+};
+
+struct ExportOptions {
+  std::vector<std::string> files;
+  ExportFormat format;
+  std::string output = "-";  // file, "-" for stdout
+  bool aggregates = true;    // of gbench
+};
+
 // A text to print on stdout and end with kFine.
 struct HelpOptions {
   std::string text;
@@ -70,7 +86,8 @@ struct WorkerOptions {
   int channel = -1;  // file descriptor
 };
 
-using Options = std::variant<RunOptions, ListOptions, HelpOptions, WorkerOptions>;
+using Options = std::variant<RunOptions, CompareOptions, ExportOptions, ListOptions, HelpOptions,
+                             WorkerOptions>;
 
 // Reads a whole command line, program name first. Throws UsageError that names the option.
 Options parse_options(std::span<const char* const> argv);

@@ -3,40 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cell_key.hpp"
 #include "text.hpp"
+#include "text_table.hpp"
 
 namespace mla_bench {
 namespace {
-
-using Row = std::vector<std::string>;
-
-// UTF-8 aside, as wide as it looks: cells hold ASCII.
-std::string aligned(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
-      const bool is_text = i == 0 || i + 1 == row.size();
-      line += (i == 0 ? "  " : "  ") + (is_text ? row[i] + padding : padding + row[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
-
-std::string shape_of(const Problem& problem) {
-  return std::to_string(problem.batch) + "x" + std::to_string(problem.seq) + "x" +
-         std::to_string(problem.model_dim) + ", rank " + std::to_string(problem.rank) + ", " +
-         std::to_string(problem.kv_heads) + " heads of " + std::to_string(problem.head_dim);
-}
 
 std::string device_name(const Cell& cell, const std::vector<Device>& devices) {
   for (const Device& device : devices) {
@@ -92,8 +64,16 @@ double reference_ns(const std::vector<const Result*>& block,
 
 std::string block_table(const std::vector<const Result*>& block,
                         const std::optional<std::string>& reference) {
-  std::vector<Row> rows{
-      {"variant", "median", "+-95 %", "x floor", "roofline", "GFLOP/s", "GB/s", "speed", "check"}};
+  TextTable table{.columns = {{"variant"},
+                              {"median", false},
+                              {"+-95 %", false},
+                              {"x floor", false},
+                              {"roofline", false},
+                              {"GFLOP/s", false},
+                              {"GB/s", false},
+                              {"speed", false},
+                              {"check"}},
+                  .rows = {}};
   const double base_ns = reference_ns(block, reference);
   std::string without_time;
   for (const Result* result : block) {
@@ -111,7 +91,7 @@ std::string block_table(const std::vector<const Result*>& block,
     const std::string unproven = is_unproven ? ", cold: unproven" : "";
     const std::string trusted =
         result->status == Status::kUntrusted ? " UNTRUSTED: " + printable(result->reason) : "";
-    rows.push_back(
+    table.rows.push_back(
         {cell.variant, human_time(summary.median_ns, summary.resolution_ns),
          std::isfinite(half) ? fixed(100 * half / summary.median_ns, 2) + " %" : "-",
          result->floors && result->floors->touch_ns > 0
@@ -122,7 +102,7 @@ std::string block_table(const std::vector<const Result*>& block,
          fixed(base_ns / summary.median_ns, 2) + "x",
          (result->check ? check_words(*result->check) : "") + unproven + trusted});
   }
-  return (rows.size() > 1 ? aligned(rows) : "") + without_time;
+  return (table.rows.empty() ? "" : aligned(table)) + without_time;
 }
 
 }  // namespace
@@ -145,7 +125,7 @@ std::string table(const std::vector<Result>& results, const std::vector<Device>&
     const Cell& cell = results[i].cell;
     const std::string cache = cell.backend == Backend::kCuda ? " L2" : " caches";
     text += (text.empty() ? "" : "\n") + device_name(cell, devices) + ", " +
-            shape_of(cell.problem) + ", " + std::string(name_of(cell.precision)) + ", " +
+            shape_words(cell.problem) + ", " + std::string(name_of(cell.precision)) + ", " +
             std::string(name_of(cell.l2)) + cache + "\n" + block_table(block, reference);
   }
   return text;

@@ -29,16 +29,20 @@ std::string_view name_of(Status status) {
   return "?";
 }
 
-std::string Cell::id() const {
+std::string id_of(const Problem& problem) {
   const auto size = [](std::string_view name, std::int64_t value) {
-    return "/" + std::string(name) + ":" + std::to_string(value);
+    return std::string(name) + ":" + std::to_string(value);
   };
+  return size("B", problem.batch) + "/" + size("S", problem.seq) + "/" +
+         size("Dm", problem.model_dim) + "/" + size("R", problem.rank) + "/" +
+         size("H", problem.kv_heads) + "/" + size("D", problem.head_dim);
+}
+
+std::string Cell::id() const {
   const std::string place =
       backend == Backend::kCuda ? "cuda:" + std::to_string(ordinal) : std::string("cpu");
-  return variant + "/" + place + size("B", problem.batch) + size("S", problem.seq) +
-         size("Dm", problem.model_dim) + size("R", problem.rank) + size("H", problem.kv_heads) +
-         size("D", problem.head_dim) + "/" + std::string(name_of(precision)) + "/" +
-         std::string(name_of(l2));
+  return variant + "/" + place + "/" + id_of(problem) + "/" + std::string(name_of(precision)) +
+         "/" + std::string(name_of(l2));
 }
 
 bool Cell::shares_tensors_with(const Cell& other) const {
@@ -70,14 +74,20 @@ double resolution_ns(const std::vector<Round>& rounds) {
 
 }  // namespace
 
-Summary summarize(const std::vector<Round>& rounds) {
-  std::vector<double> samples;
+std::vector<double> round_medians_ns(const std::vector<Round>& rounds) {
   std::vector<double> medians;
   for (const Round& round : rounds) {
-    samples.insert(samples.end(), round.samples_ns.begin(), round.samples_ns.end());
     if (!round.samples_ns.empty()) {
       medians.push_back(median(round.samples_ns));
     }
+  }
+  return medians;
+}
+
+Summary summarize(const std::vector<Round>& rounds) {
+  std::vector<double> samples;
+  for (const Round& round : rounds) {
+    samples.insert(samples.end(), round.samples_ns.begin(), round.samples_ns.end());
   }
   if (samples.empty()) {
     throw std::invalid_argument("no samples to summarize");
@@ -87,7 +97,7 @@ Summary summarize(const std::vector<Round>& rounds) {
   summary.min_ns = *std::min_element(samples.begin(), samples.end());
   summary.mad_ns = median_absolute_deviation(samples);
   summary.samples = static_cast<std::int64_t>(samples.size());
-  const double half = half_width_95(medians);
+  const double half = half_width_95(round_medians_ns(rounds));
   summary.ci95_low_ns = summary.median_ns - half;
   summary.ci95_high_ns = summary.median_ns + half;
   summary.resolution_ns = resolution_ns(rounds);

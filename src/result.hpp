@@ -131,6 +131,13 @@ struct Result {
   std::optional<Summary> summary;  // only for a right output
 };
 
+// The sizes of a problem as ids and names hold them: "B:4/S:96/Dm:256/R:48/H:4/D:32".
+std::string id_of(const Problem& problem);
+
+// Per launch, a median for each round that has samples: the independent values that intervals come
+// from.
+std::vector<double> round_medians_ns(const std::vector<Round>& rounds);
+
 // Throws std::invalid_argument where there is no sample.
 Summary summarize(const std::vector<Round>& rounds);
 

@@ -102,6 +102,15 @@ std::string fixed(double value, int digits) {
   return error == std::errc{} ? std::string(buffer.data(), end) : "?";
 }
 
+std::string shortest(double value) {
+  if (!std::isfinite(value)) {
+    return "";
+  }
+  std::array<char, 32> buffer;  // the longest takes 24
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return error == std::errc{} ? std::string(buffer.data(), end) : "?";
+}
+
 std::string human_time(double ns, double resolution_ns) {
   static constexpr std::array scales{Scale{1e9, "s"}, Scale{1e6, "ms"}, Scale{1e3, "us"},
                                      Scale{1, "ns"}};

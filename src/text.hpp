@@ -23,6 +23,9 @@ std::optional<double> parse_real(std::string_view text);
 // `value` with that many digits after the point.
 std::string fixed(double value, int digits);
 
+// The shortest decimal that reads back as the same double; empty for NaN and infinities.
+std::string shortest(double value);
+
 // "3.86 us": three or four significant digits in the largest unit that keeps the value above one,
 // or where the resolution is known ("3.860 us" at 0.13 ns) the digits whose places are not below
 // it.

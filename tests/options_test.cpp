@@ -302,5 +302,35 @@ TEST(Options, WorkerIsForTheProgramItself) {
   }
 }
 
+TEST(Options, Compare) {
+  const auto options = std::get<CompareOptions>(
+      parse({"compare", "a.json", "--reference", "tiled", "b,c.json", "--columns=device,variant"}));
+  EXPECT_EQ(options.files, (Words{"a.json", "b,c.json"}));
+  EXPECT_EQ(options.reference, "tiled");
+  EXPECT_TRUE(options.layout.rows.empty());
+  EXPECT_EQ(options.layout.columns, (std::vector{Axis::kDevice, Axis::kVariant}));
+  EXPECT_EQ(options.format, CompareFormat::kText);
+  EXPECT_SAYS(refusal({"compare"}), "FILE...");
+  EXPECT_SAYS(refusal({"compare", "a.json", ""}), "empty");
+  EXPECT_SAYS(refusal({"compare", "a.json", "--rows", "l2,l2"}), "l2 stands there twice");
+  EXPECT_SAYS(refusal({"compare", "a.json", "--rows", "devcie"}), "did you mean device");
+  EXPECT_SAYS(refusal({"compare", "a.json", "--format", "text,md"}), "--format takes one value");
+  EXPECT_SAYS(refusal({"compare", "a.json", "--refrence", "tiled"}), "--reference");
+}
+
+TEST(Options, Export) {
+  const auto options = std::get<ExportOptions>(
+      parse({"export", "a.json", "--to", "gbench", "--no-aggregates", "--output", "b.json"}));
+  EXPECT_EQ(options.files, Words{"a.json"});
+  EXPECT_EQ(options.format, ExportFormat::kGbench);
+  EXPECT_EQ(options.output, "b.json");
+  EXPECT_FALSE(options.aggregates);
+  EXPECT_EQ(std::get<ExportOptions>(parse({"export", "a.json", "--to", "csv"})).output, "-");
+  EXPECT_SAYS(refusal({"export", "a.json"}), "--to");
+  EXPECT_SAYS(refusal({"export", "--to", "csv"}), "FILE...");
+  EXPECT_SAYS(refusal({"export", "a.json", "--to", "xml"}), "junit");
+  EXPECT_SAYS(refusal({"export", "a.json", "--to", "csv", "--no-aggregates"}), "gbench");
+}
+
 }  // namespace
 }  // namespace mla_bench

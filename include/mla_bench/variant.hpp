@@ -2,6 +2,7 @@
 // and CPU variants alike. kernels/CMakeLists.txt is the list of variants.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -16,6 +17,8 @@
 namespace mla_bench {
 
 enum class Backend { kCuda, kCpu };
+
+inline constexpr std::array kBackends{Backend::kCuda, Backend::kCpu};
 
 constexpr std::string_view name_of(Backend backend) {
   return backend == Backend::kCuda ? "cuda" : "cpu";

@@ -1,0 +1,241 @@
+#include "document_reader.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <unordered_set>
+
+#include "cell_key.hpp"
+#include "errors.hpp"
+#include "json.hpp"
+#include "json_skim.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+// What Detail::kTimes passes over, and of the rounds all but the samples.
+constexpr std::array<std::string_view, 6> kBesideTimes{"check",  "recheck", "kernels",
+                                                       "floors", "referee", "cold_proof"};
+constexpr LiftedKeys kSamples{.group = "rounds", .numbers = "samples_ns"};
+
+// "2026-11-29T16:03:00Z"
+bool is_time(std::string_view text) {
+  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
+  return std::equal(text.begin(), text.end(), kForm.begin(), kForm.end(), [](char c, char form) {
+    return form == 'd' ? c >= '0' && c <= '9' : c == form;
+  });
+}
+
+// As the schema has it: what names, tables and exports rely on.
+bool is_variant_name(std::string_view text) {
+  constexpr std::size_t kLongest = 64;
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  return !text.empty() && text.size() <= kLongest && is_letter(text[0]) &&
+         std::all_of(text.begin(), text.end(),
+                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; });
+}
+
+void check_cell(const Result& result, const std::vector<DocumentDevice>& devices) {
+  const Cell& cell = result.cell;
+  if (!is_variant_name(cell.variant)) {
+    throw UsageError("'" + printable(cell.variant) + "' cannot be the name of a variant");
+  }
+  const Problem& problem = cell.problem;
+  for (const std::int64_t size : {problem.batch, problem.seq, problem.model_dim, problem.rank,
+                                  problem.kv_heads, problem.head_dim}) {
+    if (size < 1) {
+      throw UsageError("a size of the problem is " + std::to_string(size) + ", not from 1 up");
+    }
+  }
+  const bool is_known =
+      std::any_of(devices.begin(), devices.end(), [&](const DocumentDevice& known) {
+        return known.device.backend == cell.backend && known.device.uuid == cell.device;
+      });
+  if (!is_known) {
+    throw UsageError("its device '" + printable(cell.device) + "' is not among the devices");
+  }
+  for (std::size_t i = 0; i < result.rounds.size(); ++i) {
+    for (const double ns : result.rounds[i].samples_ns) {
+      if (!(ns > 0)) {
+        throw UsageError("round " + std::to_string(i + 1) + " holds a time of " + shortest(ns) +
+                         " ns: times are positive");
+      }
+    }
+  }
+  const bool has_right_output =
+      result.status == Status::kPassed || result.status == Status::kUntrusted;
+  if (has_right_output && !result.summary) {
+    throw UsageError("it is " + std::string(name_of(result.status)) + " without a time");
+  }
+}
+
+// The documents' cells; `samples` are those of each cell's rounds where they were lifted out.
+std::vector<Result> cells_from_json(const Json& cells, std::vector<NumberLists> samples,
+                                    const std::vector<DocumentDevice>& devices, Detail detail) {
+  if (detail == Detail::kTimes && samples.size() != cells.size()) {
+    throw UsageError("key 'rounds' is not where a document has it");
+  }
+  std::vector<Result> results;
+  std::unordered_set<std::string> seen;
+  for (const Json& json : cells) {
+    const std::size_t index = results.size();
+    try {
+      Result result = result_from_json(json);
+      if (detail == Detail::kTimes) {
+        for (std::vector<double>& samples_ns : samples[index]) {
+          result.rounds.emplace_back().samples_ns = std::move(samples_ns);
+        }
+        const bool has_samples =
+            std::any_of(result.rounds.begin(), result.rounds.end(),
+                        [](const Round& round) { return !round.samples_ns.empty(); });
+        if (find_member(json, "summary") != nullptr && has_samples) {
+          result.summary = summarize(result.rounds);
+        }
+      }
+      check_cell(result, devices);
+      if (!seen.insert(id_of(key_of(result.cell))).second) {
+        throw UsageError("the cell " + printable(result.cell.id()) + " stands there twice");
+      }
+      results.push_back(std::move(result));
+    } catch (const UsageError& error) {
+      throw UsageError("cells[" + std::to_string(index) + "]: " + error.what());
+    }
+  }
+  if (results.empty()) {
+    throw UsageError("it has no cells");
+  }
+  return results;
+}
+
+RecordedDocument document_from_json(const Json& json, std::vector<NumberLists> samples,
+                                    Detail detail) {
+  const auto schema = get<std::string>(json, "schema");
+  if (schema != kDocumentSchema) {
+    throw UsageError("it is of schema '" + printable(schema) + "', and this mla-bench reads '" +
+                     std::string(kDocumentSchema) +
+                     "': run it again, or use the mla-bench of then");
+  }
+  RecordedDocument recorded;
+  const Json& tool = member(json, "tool");
+  recorded.version = get<std::string>(tool, "version");
+  recorded.commit = get<std::string>(tool, "commit");
+  recorded.dirty = get<bool>(tool, "dirty");
+
+  Document& document = recorded.document;
+  document.argv = get<std::vector<std::string>>(json, "argv");
+  document.started_at = get<std::string>(json, "started_at");
+  document.finished_at = get_optional<std::string>(json, "finished_at").value_or("");
+  for (const std::string& time : {document.started_at, document.finished_at}) {
+    if (!is_time(time) && !(time.empty() && &time != &document.started_at)) {
+      throw UsageError("'" + printable(time) + "' is no time such as 2026-11-29T16:03:00Z");
+    }
+  }
+  document.ended_by_signal = get<int>(json, "ended_by_signal");
+  const Json& cuda = member(json, "cuda");
+  document.cuda_runtime = get<std::string>(cuda, "runtime");
+  document.cuda_driver = get<std::string>(cuda, "driver");
+  for (const Json& entry : member(json, "devices")) {
+    DocumentDevice device{.device = device_from_json(entry)};
+    if (const Json* setup = find_member(entry, "setup")) {
+      device.setup = setup_from_json(*setup);
+    }
+    if (const Json* calibration = find_member(entry, "calibration")) {
+      device.calibration = calibration_from_json(*calibration);
+    }
+    document.devices.push_back(std::move(device));
+  }
+  document.cells =
+      cells_from_json(member(json, "cells"), std::move(samples), document.devices, detail);
+  return recorded;
+}
+
+std::string text_of_file(const std::string& path) {
+  const auto refuse = [&path](const std::string& why) -> UsageError {
+    return UsageError("cannot read '" + printable(path) + "': " + why);
+  };
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    throw refuse(strerror(errno));
+  }
+  // Until its end and not by its size, since it may be a pipe: compare <(ssh gpu-box cat a.json).
+  constexpr std::size_t kStep = std::size_t{1} << 20;
+  std::string text;
+  struct stat facts = {};
+  if (fstat(file, &facts) == 0 && S_ISREG(facts.st_mode)) {
+    const auto size = static_cast<std::size_t>(facts.st_size);
+    text.reserve(std::min(size, kLargestDocument) + 2 * kStep);
+  }
+  ssize_t count = 0;
+  do {
+    const std::size_t size = text.size();
+    text.resize(size + kStep);
+    do {
+      count = read(file, text.data() + size, kStep);
+    } while (count < 0 && errno == EINTR);
+    text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  } while (count > 0 && text.size() <= kLargestDocument);
+  const int error = errno;
+  close(file);
+  if (count < 0) {
+    throw refuse(strerror(error));
+  }
+  if (text.size() > kLargestDocument) {
+    throw refuse("it is larger than " + human_bytes(static_cast<double>(kLargestDocument)) +
+                 ", and no document is");
+  }
+  return text;
+}
+
+}  // namespace
+
+RecordedDocument document_from_text(std::string_view text, const std::string& path, Detail detail) {
+  const std::string name = "'" + printable(path) + "'";
+  SkimmedJson skimmed;
+  if (detail == Detail::kTimes) {
+    skimmed = skim_json(text, kBesideTimes, kSamples, name);
+    text = skimmed.text;
+  }
+  const Json json = parse_json(text, name);
+  try {
+    RecordedDocument recorded = document_from_json(json, std::move(skimmed.groups), detail);
+    recorded.path = path;
+    return recorded;
+  } catch (const UsageError& error) {
+    throw UsageError(name + " is no document that mla-bench can use: " + error.what());
+  }
+}
+
+std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail) {
+  std::unordered_set<std::string> seen;
+  for (const std::string& path : paths) {
+    if (!seen.insert(path).second) {
+      throw UsageError("'" + printable(path) + "' is named twice");
+    }
+  }
+  std::vector<RecordedDocument> documents(paths.size());
+  std::vector<std::exception_ptr> errors(paths.size());
+  // An exception must not leave the loop of several threads.
+#pragma omp parallel for schedule(dynamic)
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    try {
+      documents[i] = document_from_text(text_of_file(paths[i]), paths[i], detail);
+    } catch (...) {
+      errors[i] = std::current_exception();
+    }
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  }
+  return documents;
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,40 @@
+// Documents from files, which may be anybody's: what is read is checked, so that the commands that
+// compare, judge and export need not.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "document.hpp"
+
+namespace mla_bench {
+
+// How much of a document is read.
+enum class Detail {
+  kAll,
+  kTimes,  // cells, status, summary, and of rounds the samples; no checks, kernels or floors
+};
+
+struct RecordedDocument {
+  std::string path;  // as the user named the file
+  // The program that wrote it.
+  std::string version;
+  std::string commit;
+  bool dirty = false;
+  Document document;
+};
+
+// A larger file is refused: it is a hundred times what a run of a hundred cells writes.
+inline constexpr std::size_t kLargestDocument = std::size_t{256} << 20;
+
+// Throws UsageError that names `path` and the place where the text is truncated, foreign, of
+// another schema, inconsistent, holds a cell twice, or a time that is not positive.
+RecordedDocument document_from_text(std::string_view text, const std::string& path, Detail detail);
+
+// The documents in the order of their paths, read side by side. Throws UsageError that names the
+// first file at fault, also one that stands twice in the list.
+std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail);
+
+}  // namespace mla_bench

@@ -1,0 +1,75 @@
+// What tells cells apart, and their names in other tools' files.
+#include "cell_key.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "example_result.hpp"
+
+namespace mla_bench {
+namespace {
+
+TEST(CellKey, TheIndexOfAGpuIsNoPartOfIt) {
+  Cell cell = example_result().cell;
+  const CellKey key = key_of(cell);
+  cell.ordinal = 7;
+  EXPECT_EQ(key_of(cell), key);
+  EXPECT_EQ(export_name(key_of(cell)), export_name(key));
+}
+
+TEST(CellKey, EveryFieldTellsCellsApart) {
+  Cell cpu = example_result().cell;
+  cpu.backend = Backend::kCpu;
+  cpu.device = "Some CPU";
+  cpu.threads = 2;
+  const std::vector<std::function<void(Cell&)>> changes{
+      [](Cell&) {},
+      [](Cell& cell) { cell.variant = "tiled"; },
+      [](Cell& cell) { cell.backend = Backend::kCuda; },
+      [](Cell& cell) { cell.device = "Other CPU"; },
+      [](Cell& cell) { cell.threads = 4; },
+      [](Cell& cell) { cell.precision = Precision::kBf16; },
+      [](Cell& cell) { cell.l2 = L2State::kCold; },
+      [](Cell& cell) { cell.problem.batch = 5; },
+      [](Cell& cell) { cell.problem.seq = 5; },
+      [](Cell& cell) { cell.problem.model_dim = 5; },
+      [](Cell& cell) { cell.problem.rank = 5; },
+      [](Cell& cell) { cell.problem.kv_heads = 5; },
+      [](Cell& cell) { cell.problem.head_dim = 5; },
+      [](Cell& cell) { cell.inputs.distribution = Distribution::kExact; },
+      [](Cell& cell) { cell.inputs.seed = 8; },
+      [](Cell& cell) { cell.inputs.file = "a/x.safetensors"; },
+      [](Cell& cell) { cell.inputs.file = "b/x.safetensors"; },
+  };
+  std::set<std::string> ids;
+  std::set<std::string> names;
+  for (const auto& change : changes) {
+    Cell cell = cpu;
+    change(cell);
+    ids.insert(id_of(key_of(cell)));
+    names.insert(export_name(key_of(cell)));
+  }
+  EXPECT_EQ(ids.size(), changes.size());
+  EXPECT_EQ(names.size(), changes.size());
+}
+
+TEST(CellKey, NamesArePlainAndTheVariantStandsAlone) {
+  Cell cell = example_result().cell;
+  EXPECT_EQ(export_name(key_of(cell)),
+            "kv_up/cooperative/cuda/GPU-1/B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot/positive:7");
+  cell.backend = Backend::kCpu;
+  cell.device = "Some (R) CPU\xc3\xa9 @ 3 GHz";
+  cell.inputs.file = "/data/my inputs.safetensors";
+  const std::string name = export_name(key_of(cell));
+  EXPECT_NE(name.find("/Some-R-CPU-3-GHz/threads:0/"), std::string::npos) << name;
+  for (const char c : name) {
+    EXPECT_TRUE(c > ' ' && c <= '~') << name;
+  }
+}
+
+}  // namespace
+}  // namespace mla_bench
