@@ -392,13 +392,15 @@ double launch_duration_ns(std::vector<KernelRecord> records, std::size_t kernels
                              " kernels of a pass of " + std::to_string(launches) + " launches of " +
                              std::to_string(kernels));
   }
-  // The stamps tick coarsely (256 ns were seen on an H200): a mean sees through that, a median does
-  // not.
+  // The later half, whose clock has settled. The stamps tick coarsely (256 ns were seen on an H200):
+  // a mean sees through that, a median does not.
+  const std::int64_t settled = (launches + 1) / 2;
   double total_ns = 0;
-  for (std::size_t i = records.size() - 1 - timed; i + 1 < records.size(); ++i) {
+  for (std::size_t i = records.size() - 1 - kernels * static_cast<std::size_t>(settled);
+       i + 1 < records.size(); ++i) {
     total_ns += records[i].end_ns - records[i].start_ns;
   }
-  return total_ns / static_cast<double>(launches);
+  return total_ns / static_cast<double>(settled);
 }
 
 class CudaExecutor final : public Executor {

@@ -41,7 +41,11 @@ std::optional<std::string> referee_doubt(const Result& result) {
     return std::nullopt;
   }
   const Referee& referee = *result.referee;
-  if (std::abs(referee.gap_ns - referee.empty_gap_ns) <= referee.band_ns) {
+  // The period is known no better than its rounds agree.
+  const std::vector<double> rounds = round_medians_ns(result.rounds);
+  const auto [least, most] = std::minmax_element(rounds.begin(), rounds.end());
+  const double spread = rounds.empty() ? 0 : *most - *least;
+  if (std::abs(referee.gap_ns - referee.empty_gap_ns) <= referee.band_ns + spread) {
     return std::nullopt;
   }
   return "the kernels' own duration (" + micro(referee.duration_ns) + ") leaves a gap of " +

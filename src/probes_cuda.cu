@@ -326,10 +326,14 @@ Workload make_tensor_probe(const Device& device) {
 
 Launch empty_launch(std::span<const KernelFacts> kernels) {
   std::vector<KernelFacts> shapes(kernels.begin(), kernels.end());
-  for (const KernelFacts& shape : shapes) {
-    MLA_BENCH_CHECK(cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(shape.shared_bytes)));
-  }
+  // All that the device has: a limit by the need of one shape would forbid another, larger one.
+  int device = 0;
+  int limit = 0;
+  MLA_BENCH_CHECK(cudaGetDevice(&device));
+  MLA_BENCH_CHECK(
+      cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  MLA_BENCH_CHECK(cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       limit));
   return [shapes](Stream stream) {
     for (const KernelFacts& shape : shapes) {
       cudaLaunchAttribute cluster = {};

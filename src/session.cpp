@@ -25,8 +25,12 @@ constexpr std::uint64_t kSamplingSeed = 0x6d6c615f63686b;
 constexpr double kGapSlackNs = 500;
 constexpr double kGapSlackOfPeriod = 0.01;
 
-// Launches whose durations are asked for: their median is as stable as need be.
+// Launches whose durations are asked for, at least: their mean is as stable as need be.
 constexpr std::int64_t kWitnessedLaunches = 64;
+constexpr std::int64_t kMostWitnessedLaunches = 2000;
+
+// Seconds after which power limits have found the clock of a long launch's work.
+constexpr double kPowerSettles = 0.1;
 
 // Seconds of warm-up for what is measured right after a warm cell.
 constexpr double kStaysWarm = 0;
@@ -300,6 +304,9 @@ Round Session::measure(const std::string& id) {
                : std::nullopt;
   };
   const std::optional<GpuState> before = state();
+  if (open.cell.backend == Backend::kCuda) {
+    settle_power(*open.timer, open.plan, kPowerSettles);
+  }
   Round round = measure_round(*open.timer, open.plan, id);
   round.before = before;
   round.after = state();
@@ -369,7 +376,13 @@ Result Session::close(const std::string& id) {
 // Period less duration; NaN and the reason in `missing` where there is no duration.
 double Session::gap_ns(const std::vector<Launch>& ring, double period, std::string& missing) {
   const auto sets = static_cast<std::int64_t>(ring.size());
-  const std::int64_t turns = std::max<std::int64_t>(1, kWitnessedLaunches / sets);
+  // Long launches for as long as rounds let them settle: theirs is the clock to compare with.
+  const std::int64_t launches =
+      draws_power(period)
+          ? std::clamp(static_cast<std::int64_t>(kPowerSettles * 1e9 / period), kWitnessedLaunches,
+                       kMostWitnessedLaunches)
+          : kWitnessedLaunches;
+  const std::int64_t turns = std::max<std::int64_t>(1, launches / sets);
   const Durations durations = tensors_->executor->durations(ring, turns * sets);
   missing = durations.missing;
   return missing.empty() ? period - durations.launch_ns : NAN;

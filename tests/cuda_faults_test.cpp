@@ -42,9 +42,9 @@ class CudaFaults : public testing::Test {
 
   static void TearDownTestSuite() { results_.clear(); }
 
-  static const Result& result_of(const std::string& variant) { return results_.at(variant); }
+  static const Result& result_of(const char* variant) { return results_.at(variant); }
 
-  static void expect_counts(const std::string& variant, std::int64_t captured, std::int64_t called,
+  static void expect_counts(const char* variant, std::int64_t captured, std::int64_t called,
                             std::int64_t escaped) {
     const Result& result = result_of(variant);
     ASSERT_TRUE(result.referee) << result.reason;

@@ -80,13 +80,13 @@ std::optional<Fused<M>> streamed_form(const Problem& problem, const Device& devi
       bytes > device.shared_memory_per_block) {
     return std::nullopt;
   }
-  const std::int64_t tiles = ceil_div(problem.rows(), kStepRows);
+  const std::int64_t tiles = ceil_div(problem.rows(), Plan::kRows);
   return Fused<M>{
       .kernel = tensor_core_streamed_kernel<M, MaxRank>,
       .shape = {.blocks = std::min<std::int64_t>(tiles, device.multiprocessors),
                 .threads = Plan::kThreads,
                 .shared_bytes = bytes},
-      .name = std::to_string(kStepRows) + " rows a warp, weights resident, " +
+      .name = std::to_string(Plan::kRows) + " rows a warp, weights resident, " +
               std::to_string(Plan::kStages) + " stages"};
 }
 

@@ -1,5 +1,5 @@
 // tensor_core for many rows of a low rank: a block keeps all weights in shared memory, and its warps
-// stream hidden past them, each its own sixteen rows at a time.
+// stream hidden past them, each its own sixteen or thirty-two rows at a time.
 //
 //   hidden (16, Dm) in chunks   w_down, resident   latent (16, R)   w_up_k | w_up_v, resident
 //   [ 0 | 1 | 2 | 0 | 1 ..]  @  [          ]   =   in registers  @  [                  ]  = kv
@@ -21,15 +21,19 @@ namespace mla_bench::cuda {
 template <Math M, int MaxRank>
 struct StreamedPlan {
   static constexpr int kPiece = kPieceElements<M>;
+  // Operands of fp32 take more work than their products: two tiles of rows share those of the
+  // weights, as far as registers and shared memory go.
+  static constexpr int kRowTiles = M == Math::kTf32AndBf16 && MaxRank <= 48 ? 2 : 1;
+  static constexpr int kRows = kRowTiles * kStepRows;
   // 16-bit types have less to multiply, and less to load: fewer warps, larger chunks.
-  static constexpr int kWarps = kIs16Bit<M> ? 8 : 12;
+  static constexpr int kWarps = kIs16Bit<M> || kRowTiles > 1 ? 8 : 12;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kStages = 3;
 
   static constexpr int kChunkPieces = kIs16Bit<M> ? 16 : 8;  // of each row
   static constexpr int kChunkDepth = kChunkPieces * kPiece;
   static constexpr int kChunkSteps = kChunkDepth / kStepDepth<M>;
-  static constexpr int kStagePieces = kStepRows * kChunkPieces;
+  static constexpr int kStagePieces = kRows * kChunkPieces;
 
   static constexpr int kDownPitch = right_pitch<M>(MaxRank);
   static constexpr int kDownTiles = MaxRank / kStepColumns;
@@ -59,6 +63,40 @@ __device__ int up_row(int rank) {
   }
 }
 
+// The first product's sums as left operands of the second.
+template <Math M, int Steps, int Tiles>
+__device__ void make_latent(LeftOperand<M> (&latent)[Steps], const TileSums<M> (&down)[Tiles],
+                            int quad, int rank) {
+  constexpr int kTilesAStep = Tiles / Steps;
+#pragma unroll
+  for (int step = 0; step < Steps; ++step) {
+    std::uint32_t words[kLeftWords<M>];
+#pragma unroll
+    for (int i = 0; i < kTilesAStep; ++i) {
+      const int t = step * kTilesAStep + i;
+      float sums[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int position = 2 * quad + j % 2;
+        const int column = kIs16Bit<M> ? t * kStepColumns + position
+                                       : t / 2 * 2 * kStepColumns + 2 * position + t % 2;
+        // Not left to 0 * weight: an infinite hidden value would make it NaN.
+        sums[j] = column < rank ? down[t].total(j) : 0.0f;
+      }
+      if constexpr (kIs16Bit<M>) {
+        words[2 * i] = pack<M>(sums[0], sums[1]);
+        words[2 * i + 1] = pack<M>(sums[2], sums[3]);
+      } else {
+        words[4 * i] = __float_as_uint(sums[0]);
+        words[4 * i + 1] = __float_as_uint(sums[2]);
+        words[4 * i + 2] = __float_as_uint(sums[1]);
+        words[4 * i + 3] = __float_as_uint(sums[3]);
+      }
+    }
+    latent[step] = LeftOperand<M>(words);
+  }
+}
+
 template <Math M, int MaxRank>
 __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
     tensor_core_streamed_kernel(const __grid_constant__ Arguments<StoredElement<M>> args) {
@@ -81,7 +119,7 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
   Piece* const ring = rings + warp * Plan::kStages * Plan::kStagePieces;
 
   // Tiles go to the blocks in turn before they go to the warps, so that few of them use all blocks.
-  const std::int64_t tiles = ceil_div(args.rows, kStepRows);
+  const std::int64_t tiles = ceil_div(args.rows, Plan::kRows);
   const std::int64_t stride = std::int64_t{gridDim.x} * Plan::kWarps;
   const std::int64_t first_tile = std::int64_t{blockIdx.x} + std::int64_t{gridDim.x} * warp;
 
@@ -93,12 +131,12 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
   std::int64_t fetch_tile = first_tile;
   int fetch_depth = fetch_piece * Plan::kPiece;
   int fetch_stage = 0;
-  const StoredElement<M>* sources[kStepRows / kRowStep];
+  const StoredElement<M>* sources[Plan::kRows / kRowStep];
   const auto start_tile = [&] {
 #pragma unroll
-    for (int i = 0; i < kStepRows / kRowStep; ++i) {
+    for (int i = 0; i < Plan::kRows / kRowStep; ++i) {
       // Rows beyond the last are the last again, and are not stored.
-      const std::int64_t row = fetch_tile * kStepRows + fetch_row + i * kRowStep;
+      const std::int64_t row = fetch_tile * Plan::kRows + fetch_row + i * kRowStep;
       sources[i] = args.hidden + min(row, args.rows - 1) * model_dim;
     }
   };
@@ -109,7 +147,7 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
       const bool is_valid = fetch_depth < model_dim;
       const int depth = is_valid ? fetch_depth : 0;
 #pragma unroll
-      for (int i = 0; i < kStepRows / kRowStep; ++i) {
+      for (int i = 0; i < Plan::kRows / kRowStep; ++i) {
         copy_async(chunk + left_place<Plan::kChunkPieces>(fetch_row + i * kRowStep, fetch_piece),
                    sources[i] + depth, is_valid);
       }
@@ -165,7 +203,7 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
   const Weights up_weights(w_up, up_pitch, lane);
   int stage = 0;
   for (std::int64_t tile = first_tile; tile < tiles; tile += stride) {
-    TileSums<M> down[Plan::kDownTiles];
+    TileSums<M> down[Plan::kRowTiles][Plan::kDownTiles];
     for (int chunk = 0; chunk < chunks; ++chunk) {
       wait_for_copies<Plan::kStages - 2>();
       // Every lane's copies of this chunk are there, and every lane is done with the chunk before,
@@ -176,50 +214,30 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
       stage = stage + 1 < Plan::kStages ? stage + 1 : 0;
 #pragma unroll
       for (int step = 0; step < Plan::kChunkSteps; ++step) {
-        const LeftOperand<M> left = load_left<M, Plan::kChunkPieces>(rows, step, lane);
         RightOperand<M> right[Plan::kDownTiles / 2][2];
 #pragma unroll
         for (int pair = 0; pair < Plan::kDownTiles / 2; ++pair) {
           down_weights.load(right[pair], chunk * Plan::kChunkSteps + step,
                             pair * 2 * kStepColumns);
         }
-        add_products<M>(down, left, &right[0][0]);
+#pragma unroll
+        for (int r = 0; r < Plan::kRowTiles; ++r) {
+          const LeftOperand<M> left = load_left<M, Plan::kChunkPieces>(
+              rows + r * kStepRows * Plan::kChunkPieces, step, lane);
+          add_products<M>(down[r], left, &right[0][0]);
+        }
       }
     }
 
-    constexpr int kTilesAStep = Plan::kDownTiles / Plan::kUpSteps;
-    LeftOperand<M> latent[Plan::kUpSteps];
+    LeftOperand<M> latent[Plan::kRowTiles][Plan::kUpSteps];
 #pragma unroll
-    for (int step = 0; step < Plan::kUpSteps; ++step) {
-      std::uint32_t words[kLeftWords<M>];
-#pragma unroll
-      for (int i = 0; i < kTilesAStep; ++i) {
-        const int t = step * kTilesAStep + i;
-        float sums[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const int position = 2 * quad + j % 2;
-          const int column = kIs16Bit<M> ? t * kStepColumns + position
-                                         : t / 2 * 2 * kStepColumns + 2 * position + t % 2;
-          // Not left to 0 * weight: an infinite hidden value would make it NaN.
-          sums[j] = column < rank ? down[t].total(j) : 0.0f;
-        }
-        if constexpr (kIs16Bit<M>) {
-          words[2 * i] = pack<M>(sums[0], sums[1]);
-          words[2 * i + 1] = pack<M>(sums[2], sums[3]);
-        } else {
-          words[4 * i] = __float_as_uint(sums[0]);
-          words[4 * i + 1] = __float_as_uint(sums[2]);
-          words[4 * i + 2] = __float_as_uint(sums[1]);
-          words[4 * i + 3] = __float_as_uint(sums[3]);
-        }
-      }
-      latent[step] = LeftOperand<M>(words);
+    for (int r = 0; r < Plan::kRowTiles; ++r) {
+      make_latent<M>(latent[r], down[r], quad, rank);
     }
 
 #pragma unroll 1
     for (int first = 0; first < 2 * columns; first += Plan::kGroupColumns) {
-      TileSums<M> up[OutputRow<M>::kTiles];
+      TileSums<M> up[Plan::kRowTiles][OutputRow<M>::kTiles];
 #pragma unroll
       for (int step = 0; step < Plan::kUpSteps; ++step) {
         RightOperand<M> right[OutputRow<M>::kTiles / 2][2];
@@ -227,21 +245,27 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
         for (int pair = 0; pair < OutputRow<M>::kTiles / 2; ++pair) {
           up_weights.load(right[pair], step, first + pair * 2 * kStepColumns);
         }
-        add_products<M>(up, latent[step], &right[0][0]);
+#pragma unroll
+        for (int r = 0; r < Plan::kRowTiles; ++r) {
+          add_products<M>(up[r], latent[r][step], &right[0][0]);
+        }
       }
       const bool is_k = first < columns;
       StoredElement<M>* const kv =
           args.kv + (is_k ? 0 : args.rows * columns) + first - (is_k ? 0 : columns);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const std::int64_t row = tile * kStepRows + group + 8 * half;
-        const OutputRow<M> out(
-            quad, [&](int t, int which) { return up[t].total(2 * half + which); });
-        if (row < args.rows) {
+      for (int r = 0; r < Plan::kRowTiles; ++r) {
 #pragma unroll
-          for (int piece = 0; piece < OutputRow<M>::kPieces; ++piece) {
-            store_piece(kv + row * columns + OutputRow<M>::column_of_piece(piece, quad),
-                        out.pieces[piece]);
+        for (int half = 0; half < 2; ++half) {
+          const std::int64_t row = tile * Plan::kRows + r * kStepRows + half * 8 + group;
+          const OutputRow<M> out(
+              quad, [&](int t, int which) { return up[r][t].total(2 * half + which); });
+          if (row < args.rows) {
+#pragma unroll
+            for (int piece = 0; piece < OutputRow<M>::kPieces; ++piece) {
+              store_piece(kv + row * columns + OutputRow<M>::column_of_piece(piece, quad),
+                          out.pieces[piece]);
+            }
           }
         }
       }
