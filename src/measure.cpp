@@ -134,13 +134,10 @@ double warm_up(Timer& timer, const TimingPlan& plan, double seconds) {
 
 void settle_power(Timer& timer, const TimingPlan& plan, double seconds) {
   const auto start = std::chrono::steady_clock::now();
-  while (true) {
-    const double launch_ns =
-        timer.replay(plan.long_launches).ns / static_cast<double>(plan.long_launches);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (!draws_power(launch_ns) || elapsed.count() >= seconds) {
-      return;
-    }
+  std::chrono::duration<double> elapsed{0};
+  while (elapsed.count() < seconds) {
+    timer.replay(plan.long_launches);
+    elapsed = std::chrono::steady_clock::now() - start;
   }
 }
 

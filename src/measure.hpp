@@ -40,14 +40,8 @@ double estimate_launch_ns(Timer& timer, std::int64_t ring);
 // shortest of them.
 double warm_up(Timer& timer, const TimingPlan& plan, double seconds);
 
-// Whether launches of this length may draw so much power that limits lower the clock, some tens of
-// milliseconds after they began. Shorter ones leave an H200 at its full clock.
-constexpr bool draws_power(double launch_ns) {
-  return launch_ns >= 50'000;
-}
-
-// Replays for `seconds` where launches draw power, so that what is timed next sees the clock that
-// stays.
+// Replays for `seconds`, so that what is timed next sees the clock that a power limit leaves such
+// work.
 void settle_power(Timer& timer, const TimingPlan& plan, double seconds);
 
 // The plan for a timer's launches at the speed that the warm-up left them with: an estimate during

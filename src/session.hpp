@@ -60,7 +60,8 @@ class Session {
   Check check(const OpenCell& open, std::size_t set);
   double touch_ns(const OpenCell& open);
   ColdProof prove_cold(const OpenCell& open);
-  double gap_ns(const std::vector<Launch>& ring, double period_ns, std::string& missing);
+  double gap_ns(const std::vector<Launch>& ring, double period_ns, std::int64_t launches,
+                std::string& missing);
   double gap_band_ns();
 
   DeviceList devices_;

@@ -364,9 +364,10 @@ TEST(Bounds, AreTheirFirstOrderFormulas) {
   expect_first_order(relative(Precision::kTf32, Unit::kFma), 4 * 0x1p-11 + 304 * kU);
   expect_first_order(relative(Precision::kBf16, Unit::kFma), 0x1p-8 + 304 * kU);
   expect_first_order(relative(Precision::kFp16, Unit::kFma), 0x1p-11 + 304 * kU);
-  // A step of 4 or 8 products costs (5 / 2 + 1) or (9 / 2 + 1) last bits, and one rounding.
+  // A step of 4 or 8 products costs (5 / 2 + 1) or (9 / 2 + 1) last bits, and one rounding; split
+  // operands cost 4 * 2^-19 + 2^-22 in each matrix product.
   expect_first_order(relative(Precision::kFp32, Unit::kTensorCore),
-                     6 * 0x1p-22 + 3 * 76 * (7 + 1) * kU);
+                     2 * 33 * 0x1p-22 + 3 * 76 * (7 + 1) * kU);
   expect_first_order(relative(Precision::kTf32, Unit::kTensorCore),
                      4 * 0x1p-11 + 304 * kU * (7 + 1) / 4);
   expect_first_order(relative(Precision::kBf16, Unit::kTensorCore), 0x1p-8 + 38 * (11 + 1) * kU);

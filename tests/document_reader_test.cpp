@@ -58,6 +58,15 @@ TEST(DocumentReader, ADocumentComesBackWhole) {
   }
 }
 
+// Without its resolution, which only the raw times of passes tell.
+Json summary_of(const Result& result) {
+  Json summary = to_json(result)["summary"];
+  if (summary.is_object()) {
+    summary.erase("resolution_ns");
+  }
+  return summary;
+}
+
 TEST(DocumentReader, TimesAreTheSameWithoutTheRest) {
   const std::string text = to_text(example_document());
   const RecordedDocument all = document_from_text(text, "a.json", Detail::kAll);
@@ -69,7 +78,7 @@ TEST(DocumentReader, TimesAreTheSameWithoutTheRest) {
     EXPECT_EQ(part.cell.id(), whole.cell.id());
     EXPECT_EQ(part.status, whole.status);
     EXPECT_EQ(round_medians_ns(part.rounds), round_medians_ns(whole.rounds));
-    EXPECT_EQ(to_json(part)["summary"], to_json(whole)["summary"]);
+    EXPECT_EQ(summary_of(part), summary_of(whole));
     EXPECT_FALSE(part.check);
     EXPECT_TRUE(part.rounds[0].long_ns.empty());
   }
@@ -87,7 +96,7 @@ TEST(DocumentReader, ReadsEveryCommittedDocumentBothWays) {
     const Document times = read_documents(paths, Detail::kTimes).front().document;
     ASSERT_EQ(all.cells.size(), times.cells.size());
     for (std::size_t i = 0; i < all.cells.size(); ++i) {
-      EXPECT_EQ(to_json(all.cells[i])["summary"], to_json(times.cells[i])["summary"]);
+      EXPECT_EQ(summary_of(all.cells[i]), summary_of(times.cells[i]));
     }
     ++documents;
   }

@@ -217,8 +217,17 @@ TEST(Doubts, AClockDropOverAWholeRoundIsSeenWhereNvmlTellsNone) {
   EXPECT_NE(found.front().find("from round to round"), std::string::npos) << found.front();
 }
 
-TEST(Doubts, AClockMayMoveByThreePercentBetweenRounds) {
+// As it comes from a device whose passes cannot read its clock.
+Result result_without_pass_clocks() {
   Result result = clean_result();
+  for (Round& round : result.rounds) {
+    round.clock_mhz.clear();
+  }
+  return result;
+}
+
+TEST(Doubts, AToldClockMayMoveByThreePercentBetweenRounds) {
+  Result result = result_without_pass_clocks();
   result.rounds[1].before = result.rounds[1].after = calm(1921);  // 97.02 %
   expect_none(result);
   result.rounds[1].before = result.rounds[1].after = calm(1920);  // 96.97 %
@@ -226,8 +235,25 @@ TEST(Doubts, AClockMayMoveByThreePercentBetweenRounds) {
 }
 
 // A neighbour's load, or the idle moment between two rounds, moves a reading, not the round.
-TEST(Doubts, OneLowReadingIsNone) {
+TEST(Doubts, WhatThePassesMeasuredOfTheClockCountsMoreThanWhatIsTold) {
   Result result = clean_result();
+  result.rounds[1].before = result.rounds[1].after = calm(1200);
+  expect_none(result);
+  result.rounds[1].clock_mhz.assign(8, 0.96 * kClockMhz);
+  expect_only(result, {"SM clock", "1980"});
+}
+
+TEST(Doubts, APowerLimitMayMoveTheClockByTenPercent) {
+  Result result = clean_result();
+  result.rounds[1].clock_mhz.assign(8, 0.91 * kClockMhz);
+  result.rounds[0].after->throttle.software_power_cap = true;
+  expect_none(result);
+  result.rounds[1].clock_mhz.assign(8, 0.89 * kClockMhz);
+  expect_only(result, {"SM clock", "1980"});
+}
+
+TEST(Doubts, OneLowReadingIsNone) {
+  Result result = result_without_pass_clocks();
   result.rounds[1].after->sm_clock_mhz = 1200;
   result.rounds[2].before->sm_clock_mhz = 345;
   expect_none(result);
@@ -312,7 +338,7 @@ TEST(Doubts, NothingIsFasterThanLight) {
 }
 
 TEST(Doubts, EachIsTold) {
-  Result result = clean_result();
+  Result result = result_without_pass_clocks();
   result.cold_proof->more_sets_period_ns = 5000;
   result.referee->gap_ns = 3000;
   for (Round& round : result.rounds) {

@@ -56,7 +56,7 @@ std::optional<Fused<M>> cluster_form(const Problem& problem, const Device& devic
   using Plan = ClusterPlan<kMath, ModelDim, Rank, Columns>;
   constexpr int kFirstWithClusters = 90;
   // Above this many blocks a multiprocessor, weights that stay in shared memory are faster (H200).
-  constexpr int kBlocksPerMultiprocessor = 8;
+  constexpr int kBlocksPerMultiprocessor = kIs16Bit<M> ? 6 : 8;
   const std::int64_t blocks = ceil_div(problem.rows(), Plan::kRows) * Plan::kBlocks;
   if (device.sm < kFirstWithClusters || problem.model_dim != ModelDim || problem.rank != Rank ||
       problem.columns() != Columns ||
@@ -71,9 +71,9 @@ std::optional<Fused<M>> cluster_form(const Problem& problem, const Device& devic
 
 // ---- streamed -----------------------------------------------------------------------------------
 
-template <Math M, int MaxRank>
+template <Math M, int MaxRank, int RowTiles>
 std::optional<Fused<M>> streamed_form(const Problem& problem, const Device& device) {
-  using Plan = StreamedPlan<M, MaxRank>;
+  using Plan = StreamedPlan<M, MaxRank, RowTiles>;
   const std::int64_t bytes = Plan::shared_bytes(problem);
   if (problem.rank > MaxRank || problem.rank % Plan::kPiece != 0 ||
       problem.model_dim % Plan::kPiece != 0 || problem.columns() % Plan::kGroupColumns != 0 ||
@@ -81,8 +81,11 @@ std::optional<Fused<M>> streamed_form(const Problem& problem, const Device& devi
     return std::nullopt;
   }
   const std::int64_t tiles = ceil_div(problem.rows(), Plan::kRows);
+  if (RowTiles > 1 && tiles < std::int64_t{Plan::kWarps} * device.multiprocessors) {
+    return std::nullopt;  // rows for every warp come first
+  }
   return Fused<M>{
-      .kernel = tensor_core_streamed_kernel<M, MaxRank>,
+      .kernel = tensor_core_streamed_kernel<M, MaxRank, RowTiles>,
       .shape = {.blocks = std::min<std::int64_t>(tiles, device.multiprocessors),
                 .threads = Plan::kThreads,
                 .shared_bytes = bytes},
@@ -96,10 +99,16 @@ std::optional<Fused<M>> fused_form(const Problem& problem, const Device& device)
   if (auto form = cluster_form<M, 256, 48, 128>(problem, device)) {
     return form;
   }
-  if (auto form = streamed_form<M, 48>(problem, device)) {
+  // Operands of fp32 take more work than their products: two tiles of rows share those of weights.
+  if constexpr (M == Math::kTf32AndBf16) {
+    if (auto form = streamed_form<M, 48, 2>(problem, device)) {
+      return form;
+    }
+  }
+  if (auto form = streamed_form<M, 48, 1>(problem, device)) {
     return form;
   }
-  return streamed_form<M, 64>(problem, device);
+  return streamed_form<M, 64, 1>(problem, device);
 }
 
 // ---- tiled --------------------------------------------------------------------------------------

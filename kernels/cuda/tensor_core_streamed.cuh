@@ -18,15 +18,13 @@
 
 namespace mla_bench::cuda {
 
-template <Math M, int MaxRank>
+// `RowTiles` of sixteen rows for each warp.
+template <Math M, int MaxRank, int RowTiles>
 struct StreamedPlan {
   static constexpr int kPiece = kPieceElements<M>;
-  // Operands of fp32 take more work than their products: two tiles of rows share those of the
-  // weights, as far as registers and shared memory go.
-  static constexpr int kRowTiles = M == Math::kTf32AndBf16 && MaxRank <= 48 ? 2 : 1;
-  static constexpr int kRows = kRowTiles * kStepRows;
+  static constexpr int kRows = RowTiles * kStepRows;
   // 16-bit types have less to multiply, and less to load: fewer warps, larger chunks.
-  static constexpr int kWarps = kIs16Bit<M> || kRowTiles > 1 ? 8 : 12;
+  static constexpr int kWarps = kIs16Bit<M> || RowTiles > 1 ? 8 : 12;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kStages = 3;
 
@@ -97,10 +95,10 @@ __device__ void make_latent(LeftOperand<M> (&latent)[Steps], const TileSums<M> (
   }
 }
 
-template <Math M, int MaxRank>
-__global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
+template <Math M, int MaxRank, int RowTiles>
+__global__ void __launch_bounds__(StreamedPlan<M, MaxRank, RowTiles>::kThreads, 1)
     tensor_core_streamed_kernel(const __grid_constant__ Arguments<StoredElement<M>> args) {
-  using Plan = StreamedPlan<M, MaxRank>;
+  using Plan = StreamedPlan<M, MaxRank, RowTiles>;
   extern __shared__ Piece shared_pieces[];
   const int model_dim = static_cast<int>(args.model_dim);
   const int rank = static_cast<int>(args.rank);
@@ -203,7 +201,7 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
   const Weights up_weights(w_up, up_pitch, lane);
   int stage = 0;
   for (std::int64_t tile = first_tile; tile < tiles; tile += stride) {
-    TileSums<M> down[Plan::kRowTiles][Plan::kDownTiles];
+    TileSums<M> down[RowTiles][Plan::kDownTiles];
     for (int chunk = 0; chunk < chunks; ++chunk) {
       wait_for_copies<Plan::kStages - 2>();
       // Every lane's copies of this chunk are there, and every lane is done with the chunk before,
@@ -221,7 +219,7 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
                             pair * 2 * kStepColumns);
         }
 #pragma unroll
-        for (int r = 0; r < Plan::kRowTiles; ++r) {
+        for (int r = 0; r < RowTiles; ++r) {
           const LeftOperand<M> left = load_left<M, Plan::kChunkPieces>(
               rows + r * kStepRows * Plan::kChunkPieces, step, lane);
           add_products<M>(down[r], left, &right[0][0]);
@@ -229,15 +227,15 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
       }
     }
 
-    LeftOperand<M> latent[Plan::kRowTiles][Plan::kUpSteps];
+    LeftOperand<M> latent[RowTiles][Plan::kUpSteps];
 #pragma unroll
-    for (int r = 0; r < Plan::kRowTiles; ++r) {
+    for (int r = 0; r < RowTiles; ++r) {
       make_latent<M>(latent[r], down[r], quad, rank);
     }
 
 #pragma unroll 1
     for (int first = 0; first < 2 * columns; first += Plan::kGroupColumns) {
-      TileSums<M> up[Plan::kRowTiles][OutputRow<M>::kTiles];
+      TileSums<M> up[RowTiles][OutputRow<M>::kTiles];
 #pragma unroll
       for (int step = 0; step < Plan::kUpSteps; ++step) {
         RightOperand<M> right[OutputRow<M>::kTiles / 2][2];
@@ -246,7 +244,7 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
           up_weights.load(right[pair], step, first + pair * 2 * kStepColumns);
         }
 #pragma unroll
-        for (int r = 0; r < Plan::kRowTiles; ++r) {
+        for (int r = 0; r < RowTiles; ++r) {
           add_products<M>(up[r], latent[r][step], &right[0][0]);
         }
       }
@@ -254,7 +252,7 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank>::kThreads, 1)
       StoredElement<M>* const kv =
           args.kv + (is_k ? 0 : args.rows * columns) + first - (is_k ? 0 : columns);
 #pragma unroll
-      for (int r = 0; r < Plan::kRowTiles; ++r) {
+      for (int r = 0; r < RowTiles; ++r) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const std::int64_t row = tile * Plan::kRows + r * kStepRows + half * 8 + group;
