@@ -31,3 +31,25 @@ cuda_preset() {
     *) die "MLA_BENCH_CUDA is '$MLA_BENCH_CUDA': it takes AUTO, ON or OFF" ;;
   esac
 }
+
+# The virtual environment of the scripts that need a Python package beyond the standard library.
+venv=$root/build/venv
+
+# python_package NAME: installs it in $venv, which is made first where it is missing. Where that
+# cannot be done, pip's output is on stderr and the status is 1.
+python_package() {
+  local log
+  if "$venv/bin/python3" -c "import $1" 2>/dev/null; then
+    return
+  fi
+  echo "installing $1 for Python in build/venv" >&2
+  log=$(mktemp)
+  if ! { "$venv/bin/pip" --version >/dev/null 2>&1 ||
+      /usr/bin/python3 -m venv --clear --system-site-packages "$venv"; } >"$log" 2>&1 </dev/null ||
+      ! "$venv/bin/pip" install --quiet --retries 2 --timeout 20 "$1" >>"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    rm "$log"
+    return 1
+  fi
+  rm "$log"
+}
