@@ -1,5 +1,6 @@
 """scripts/readme_table, on a folder of its own and on this repository."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import unittest
 import harness
 from harness import COLD_START, TINY
 
+H200 = harness.ROOT / "results" / "h200" / "2026-11-29T183726-fe9e9e3b95.json"
 README = "# Title\n\n<!-- BEGIN results:box -->\nold\n<!-- END results:box -->\n\nrest\n"
 
 
@@ -128,6 +130,203 @@ class ReadmeTable(harness.CliTest):
             (self.folder / "results/box/a.json").write_text(broken)
             self.ends(self.table(), 2)
             self.assertEqual(self.readme(), README)
+
+    def marked(self, kind, *options, name="box"):
+        marker = " ".join([f"<!-- BEGIN {kind}:{name}", *options, "-->"])
+        self.readme(f"# Title\n\n{marker}\nstale\n<!-- END {kind}:{name} -->\n")
+
+    def keep(self, document, name="box/a"):
+        path = self.folder / "results" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document))
+
+    def h200(self):
+        """A run of the headline, hot and cold, in three precisions, with a rival's cells added."""
+        document = json.loads(H200.read_text())
+        for cell in copy.deepcopy(document["cells"]):
+            if cell["variant"] == "tiled" and cell["precision"] != "fp16":
+                cell.update(variant="cublaslt", kernels=cell["kernels"] * 2)
+                cell["summary"]["median_ns"] *= 1.5
+                document["cells"].append(cell)
+        return document
+
+    def rows_of(self, text):
+        """The cells of each line of a table, without its head."""
+        lines = [line for line in text.splitlines() if line.startswith("| ")]
+        return [[cell.strip(" `*") for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+    def median(self, document, variant, precision, l2="hot"):
+        (found,) = (
+            cell["summary"]["median_ns"]
+            for cell in document["cells"]
+            if (cell["variant"], cell["precision"], cell["l2"]) == (variant, precision, l2)
+        )
+        return found
+
+    def test_ladder(self):
+        document = self.h200()
+        self.keep(document)
+        self.marked("ladder")
+        done = self.table()
+        self.ends(done, 0)
+        rows = self.rows_of(self.readme())
+        order = ["naive", "cublaslt", "tiled", "cooperative"]
+        self.assertEqual(
+            [row[:2] for row in rows],
+            [["fp32", v] for v in order]
+            + [["bf16", v] for v in order]
+            + [["fp16", v] for v in order if v != "cublaslt"],
+        )
+        cells = {(c["precision"], c["variant"]): c for c in document["cells"] if c["l2"] == "hot"}
+        for precision, variant, _, floor, part, speed in rows:
+            cell = cells[precision, variant]
+            median = cell["summary"]["median_ns"]
+            self.assertEqual(floor, f"{median / cell['floors']['touch_ns']:.2f}")
+            self.assertEqual(part, f"{100 * cell['roofline']['ns'] / median:.1f} %")
+            rival = (
+                "-"
+                if precision == "fp16"
+                else f"{self.median(document, 'cublaslt', precision) / median:.2f}x"
+            )
+            self.assertEqual(speed, rival)
+        self.assertIn("No speed over `cublaslt` in fp16:", self.readme())
+        self.assertRegex(done.stderr, r"\Areadme_table: ladder:box: no speed .* in fp16:[^\n]*\n\Z")
+        self.ends(self.table("--check"), 0)
+
+    def test_ladder_of_what_did_not_pass(self):
+        document = self.h200()
+        document["cells"][1].update(status="untrusted", reason="faster than light")
+        self.keep(document)
+        self.marked("ladder")
+        self.ends(self.table(), 0)
+        self.assertNotIn(["fp32", "tiled"], [row[:2] for row in self.rows_of(self.readme())])
+        self.assertIn("No time: `tiled` untrusted: faster than light.", self.readme())
+
+    def test_cold(self):
+        document = self.h200()
+        document["cells"][3].update(status="untrusted", reason="not cold")  # naive, fp32
+        self.keep(document)
+        self.marked("cold")
+        done = self.table()
+        self.ends(done, 0)
+        self.assertEqual(done.stderr, "")
+        rows = {row[0]: row[1:] for row in self.rows_of(self.readme())}
+        self.assertEqual(list(rows), ["tiled", "cooperative", "naive", "cublaslt"])
+        for variant, cells in rows.items():
+            for precision, cell in zip(("fp32", "bf16", "fp16"), cells, strict=True):
+                if (variant, precision) in (("naive", "fp32"), ("cublaslt", "fp16")):
+                    self.assertEqual(cell, "-")
+                    continue
+                cold = self.median(document, variant, precision, "cold")
+                ratio = cold / self.median(document, variant, precision)
+                self.assertRegex(cell, rf"us, {ratio:.2f}x\Z")
+
+    def test_nothing_stale_where_the_newest_document_has_nothing_to_show(self):
+        self.keep(self.h200(), "box/1")
+        other = self.h200()
+        for cell in other["cells"]:
+            cell["problem"]["seq"] = 7
+        self.keep(other, "box/2")
+        for kind, lack in (("ladder", "No ladder:"), ("cold", "No cold caches:")):
+            self.marked(kind)
+            done = self.table()
+            self.ends(done, 0)
+            self.assertIn(lack.lower(), done.stderr)
+            self.assertIn(lack, self.readme())
+            self.assertIn("[2.json]", self.readme())
+            self.assertNotIn("stale", self.readme())
+            self.assertEqual(self.rows_of(self.readme() + "| |\n"), [])
+
+    def peers(self):
+        """As peers.py writes it."""
+        return {
+            "gpu": "NVIDIA H200",
+            "torch": "2.11.0",
+            "triton": "3.6.0",
+            "rows": [
+                {
+                    "problem": problem,
+                    "precision": precision,
+                    "gflop": 0.0189,
+                    "torch_eager": {"us": 20.6 * scale, "error": 1e-7},
+                    "cublas3": {"us": 19.1 * scale},
+                    "triton_a": {"us": 6.0 * scale, "error": 1e-7},
+                    "triton_b": {"us": 5.5 * scale, "error": 1e-7},
+                }
+                for problem, precision, scale in (
+                    ("headline", "fp32", 1),
+                    ("headline", "tf32", 0.7),
+                    ("headline", "bf16", 0.5),
+                    ("V3 T=512", "bf16", 9),
+                )
+            ],
+        }
+
+    def test_peers(self):
+        document = self.h200()
+        self.keep(document)
+        self.keep(self.peers(), "box/peers/b")
+        self.marked("peers", "document=box/a", name="box/peers")
+        done = self.table()
+        self.ends(done, 0)
+        self.assertEqual(done.stderr, "")
+        self.assertIn("| | fp32 | bf16 |", self.readme().replace("|  |", "| |"))  # no tf32 of ours
+        rows = {row[0]: row[1:] for row in self.rows_of(self.readme())}
+        self.assertEqual(rows["torch_eager"], ["20.60 us", "10.30 us"])
+        self.assertEqual(rows["triton_b"], ["5.50 us", "2.75 us"])
+        best = [self.median(document, "cooperative", p) / 1e3 for p in ("fp32", "bf16")]
+        library = [self.median(document, "cublaslt", p) / 1e3 for p in ("fp32", "bf16")]
+        for cell, us in zip(rows["mla-bench, one kernel"], best, strict=True):
+            self.assertEqual(cell, f"{us:.2f} us** `cooperative")
+        self.assertEqual(
+            rows["over the best Triton kernel"],
+            [f"{5.5 / best[0]:.2f}x", f"{2.75 / best[1]:.2f}x"],
+        )
+        self.assertEqual(
+            rows["over `cublaslt"], [f"{a / b:.2f}x" for a, b in zip(library, best, strict=True)]
+        )
+
+    def test_peers_of_another_gpu(self):
+        self.keep(self.h200())
+        self.keep({**self.peers(), "gpu": "NVIDIA L4"}, "box/peers/b")
+        self.marked("peers", "document=box/a", name="box/peers")
+        done = self.table()
+        self.ends(done, 0)
+        self.assertIn("a.json has no time of the headline on 'NVIDIA L4'", done.stderr)
+        self.assertEqual(self.rows_of(self.readme() + "| |\n"), [])
+
+    def test_faults_of_tables(self):
+        self.keep(self.h200())
+        peers = self.peers()
+        self.keep(peers, "box/peers/b")
+        for kind, options, name in (
+            ("ladders", (), "results, ladder"),
+            ("ladder", ("against=naive",), "no options"),
+            ("ladder:box/peers", (), "no schema"),
+            ("peers:box/peers", (), "document="),
+            ("peers:box/peers", ("document=box/none",), "box/none"),
+            ("peers:box/a", ("document=box/a",), "peers.py"),
+        ):
+            kind, _, path = kind.partition(":")
+            self.marked(kind, *options, name=path or "box")
+            text = self.readme()
+            done = self.table()
+            self.ends(done, 2)
+            self.assertRegex(done.stderr, r"\Areadme_table: [^\n]+\n\Z")
+            self.assertIn(name, done.stderr)
+            self.assertEqual(self.readme(), text)
+        for us in (0, -1, "x", None, {}):
+            peers["rows"][0]["triton_a"]["us"] = us
+            self.keep(peers, "box/peers/b")
+            self.marked("peers", "document=box/a", name="box/peers")
+            done = self.table()
+            self.ends(done, 2)
+            self.assertRegex(done.stderr, r"\Areadme_table: [^\n]+peers.py[^\n]+\n\Z")
+        broken = self.h200()
+        del broken["cells"][0]["problem"]
+        self.keep(broken)
+        self.marked("ladder")
+        self.ends(self.table(), 2)
 
     @unittest.skipUnless((harness.ROOT / "README.md").exists(), "this tree has no README.md")
     def test_this_repository(self):
