@@ -200,7 +200,7 @@ class ReadmeTable(harness.CliTest):
         self.marked("ladder")
         self.ends(self.table(), 0)
         self.assertNotIn(["fp32", "tiled"], [row[:2] for row in self.rows_of(self.readme())])
-        self.assertIn("No time: `tiled` untrusted: faster than light.", self.readme())
+        self.assertIn("No time: `tiled` in fp32 untrusted: faster than light.", self.readme())
 
     def test_cold(self):
         document = self.h200()
@@ -286,8 +286,16 @@ class ReadmeTable(harness.CliTest):
             rows["over `cublaslt"], [f"{a / b:.2f}x" for a, b in zip(library, best, strict=True)]
         )
 
-    def test_peers_of_another_gpu(self):
-        self.keep(self.h200())
+    def test_peers_without_the_library_and_of_another_gpu(self):
+        document = self.h200()
+        for cell in document["cells"]:
+            if cell["variant"] == "cublaslt":
+                cell.update(status="untrusted", reason="too fast")
+        self.keep(document)
+        self.keep(self.peers(), "box/peers/a")
+        self.marked("peers", "document=box/a", name="box/peers")
+        self.ends(self.table(), 0)
+        self.assertIn("No time of `cublaslt` in fp32, bf16.", self.readme())
         self.keep({**self.peers(), "gpu": "NVIDIA L4"}, "box/peers/b")
         self.marked("peers", "document=box/a", name="box/peers")
         done = self.table()
