@@ -237,7 +237,6 @@ __global__ void __launch_bounds__(ClusterPlan<M, ModelDim, Rank, Columns>::kThre
   // block's own sums by the threads that store them.
   if (threadIdx.x == 0) {
     inbox_is_full.init(/*arrivals*/ 1 + Plan::kOwnQuads);
-    inbox_is_full.expect(Plan::kInboxBytes / Plan::kBlocks * (Plan::kBlocks - 1));
   }
   cluster_arrive_relaxed();
   // Never taken. It ends the basic block: in one block with the arithmetic, ptxas lets the last
@@ -246,6 +245,10 @@ __global__ void __launch_bounds__(ClusterPlan<M, ModelDim, Rank, Columns>::kThre
     return;
   }
   cluster_wait();  // every peer's barrier is there; the loads are still on their way
+  if (threadIdx.x == 0) {
+    // Bytes that are there already count: the phase cannot end before this arrival.
+    inbox_is_full.expect(Plan::kInboxBytes / Plan::kBlocks * (Plan::kBlocks - 1));
+  }
 
   TileSums<M> down[Plan::kDownTiles];
   for (int pass = 0;;) {

@@ -168,16 +168,18 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank, RowTiles>::kThreads, 
     copy_async(w_down + k * Plan::kDownPitch + piece,
                args.w_down + (is_valid ? k * rank + piece * Plan::kPiece : 0), is_valid);
   }
+  // A warp a row, k's and v's one after the other: no division by a number of columns.
   const int half_pieces = columns / Plan::kPiece;
-  for (int at = thread; at < MaxRank * 2 * half_pieces; at += Plan::kThreads) {
-    const int piece = at % half_pieces;
-    const int k = at / half_pieces % MaxRank;
-    const int half = at / half_pieces / MaxRank;
+  for (int row = warp; row < 2 * MaxRank; row += Plan::kWarps) {
+    const int k = row % MaxRank;
+    const bool is_k = row < MaxRank;
     const bool is_valid = k < rank;
-    copy_async(w_up + up_row<M>(k) * up_pitch + half * half_pieces + piece,
-               (half == 0 ? args.w_up_k : args.w_up_v) +
-                   (is_valid ? k * columns + piece * Plan::kPiece : 0),
-               is_valid);
+    const StoredElement<M>* const from =
+        (is_k ? args.w_up_k : args.w_up_v) + (is_valid ? k * columns : 0);
+    Piece* const to = w_up + up_row<M>(k) * up_pitch + (is_k ? 0 : half_pieces);
+    for (int piece = lane; piece < half_pieces; piece += 32) {
+      copy_async(to + piece, from + piece * Plan::kPiece, is_valid);
+    }
   }
   close_copies();
 #pragma unroll
