@@ -103,6 +103,8 @@ struct Side {
   bool unfit = false;
   std::vector<std::optional<double>> logs;  // a place for each process
   std::size_t times = 0;
+  std::size_t clocks = 0;
+  double log_clock = 0;  // sum over the processes with a time
   std::int64_t rounds = 0;
   double error_over_bound = 0;
   double frobenius_error = 0;
@@ -137,6 +139,8 @@ Side side_of(const CellEvidence& cell) {
     if (process.status == Status::kPassed) {
       ++side.times;
       side.rounds += process.rounds;
+      side.clocks += process.clock_mhz ? 1 : 0;
+      side.log_clock += process.clock_mhz ? std::log(*process.clock_mhz) : 0;
     } else if (process.status == Status::kUntrusted) {
       ++side.untrusted;
       side.unfit = side.unfit || process.unfit;
@@ -221,6 +225,23 @@ std::string mismatch(const CellEvidence& baseline, const CellEvidence& candidate
   return join(found, ", ");
 }
 
+// Beside a change of the time: that of the cycles, and a word where the clock has a part in it.
+void attribute(const Side& then, const Side& now, JudgedCell& judged) {
+  if (!judged.change || then.clocks == 0 || then.clocks != then.times || now.clocks != now.times) {
+    return;
+  }
+  const double clock = std::exp(now.log_clock / static_cast<double>(now.clocks) -
+                                then.log_clock / static_cast<double>(then.clocks));
+  judged.cycles = judged.change->estimate * clock;
+  constexpr double kWorthTelling = 0.01;
+  if (judged.verdict != Verdict::kPass && std::abs(clock - 1) > kWorthTelling) {
+    judged.reason += (judged.reason.empty() ? "" : "; ") + std::string("in cycles ") +
+                     (*judged.cycles >= 1 ? "+" : "") + fixed(100 * (*judged.cycles - 1), 2) +
+                     " %, the clock moved by " + (clock >= 1 ? "+" : "") +
+                     fixed(100 * (clock - 1), 2) + " %";
+  }
+}
+
 JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidate,
                       const GateRules& rules) {
   const Side then = side_of(baseline);
@@ -285,6 +306,7 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.verdict = Verdict::kRegression;
     judged.reason = lost;
   }
+  attribute(then, now, judged);
   if (!other.empty()) {
     judged.reason += (judged.reason.empty() ? "" : "; ") + ("allowed: " + other);
   }

@@ -79,6 +79,9 @@ struct JudgedCell {
   std::int64_t baseline_processes = 0;
   std::int64_t candidate_processes = 0;
   std::optional<Change> change;
+  // The change in cycles, where the clocks of all these processes are known: what the clock did is
+  // not in it. It is told, and does not judge: a candidate may lower its clock by its own power.
+  std::optional<double> cycles;
   bool unfit = false;  // no verdict because a GPU was throttled or not ours alone
 };
 

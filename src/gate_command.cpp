@@ -258,6 +258,8 @@ class Runner {
     words.insert(words.end(), {"--rounds", std::to_string(options_.rounds), "--warmup",
                                shortest(options_.warmup_s), "--time-budget",
                                shortest(options_.timeout_s), "--quiet", "--json", path});
+    std::error_code error;
+    fs::remove(path, error);  // --keep may hold another gate's
     const ChildEnd end = run_child(program, words, options_.timeout_s);
     const std::string name = side == "candidate" ? "the candidate" : "'" + printable(program) + "'";
     const auto fail = [&](const std::string& why) -> ProcessFailed {
@@ -274,7 +276,6 @@ class Runner {
     const bool has_ended = std::any_of(judged.begin(), judged.end(), [&](ExitCode code) {
       return end.code == static_cast<int>(code);
     });
-    std::error_code error;
     if (end.timed_out || !has_ended || !fs::exists(path, error)) {
       throw fail(end.in_words(options_.timeout_s));
     }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
+#include "measure.hpp"
 #include "statistics.hpp"
 #include "text.hpp"
 
@@ -56,10 +58,18 @@ ProcessFinding finding_of(const Result& result, std::span<const Round> rounds) {
                          .reason = result.reason,
                          .rounds = static_cast<std::int64_t>(rounds.size())};
   std::vector<double> samples;
+  std::vector<double> clocks;
   for (const Round& round : rounds) {
+    if (const std::optional<double> mhz = usual_clock_mhz(round.clock_mhz)) {
+      clocks.push_back(*mhz);
+    }
     samples.insert(samples.end(), round.samples_ns.begin(), round.samples_ns.end());
     finding.unfit = finding.unfit || (round.before && is_unfit(*round.before)) ||
                     (round.after && is_unfit(*round.after));
+  }
+  if (!clocks.empty()) {
+    finding.clock_mhz =
+        std::accumulate(clocks.begin(), clocks.end(), 0.0) / static_cast<double>(clocks.size());
   }
   if (finding.status == Status::kPassed && samples.empty()) {
     finding.status = Status::kUntrusted;

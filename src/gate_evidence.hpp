@@ -22,7 +22,8 @@ struct ProcessFinding {
   std::string reason;
   double ns = 0;  // median of its samples, per launch; only where the status is kPassed
   std::int64_t rounds = 0;
-  bool unfit = false;  // throttled, or others were on the GPU
+  bool unfit = false;               // throttled, or others were on the GPU
+  std::optional<double> clock_mhz;  // SM clock over its passes, the mean of the rounds
   // Of the check, where one was made.
   std::optional<double> error_over_bound;
   std::optional<double> frobenius_error;

@@ -254,6 +254,7 @@ Json cell_json(const JudgedCell& cell) {
             {"candidate_processes", cell.candidate_processes}};
   put(json, "baseline_ns", cell.baseline_ns);
   put(json, "candidate_ns", cell.candidate_ns);
+  put(json, "cycles_ratio", cell.cycles);
   if (cell.change) {
     json["change"] = {{"ratio", finite(cell.change->estimate)},
                       {"low", finite(cell.change->interval.low)},

@@ -216,6 +216,23 @@ TEST(Gate, AccuracyIsGatedLikeTime) {
   EXPECT_EQ(verdict_on(less, base).verdict, Verdict::kPass);
 }
 
+TEST(Gate, WhatTheClockDidIsTold) {
+  const auto at_clock = [](double ns, double mhz) {
+    CellEvidence cell = steady("a", ns);
+    for (ProcessFinding& process : cell.processes) {
+      process.clock_mhz = mhz;
+    }
+    return cell;
+  };
+  const JudgedCell slower = verdict_on(at_clock(1000, 1980), at_clock(1100, 1800));
+  EXPECT_EQ(slower.verdict, Verdict::kRegression);
+  ASSERT_TRUE(slower.cycles);
+  EXPECT_NEAR(*slower.cycles, 1, 1e-9);
+  EXPECT_EQ(slower.reason, "in cycles +0.00 %, the clock moved by -9.09 %");
+  EXPECT_EQ(verdict_on(at_clock(1000, 1980), at_clock(1000, 1980)).reason, "");
+  EXPECT_FALSE(verdict_on(steady("a", 1000), at_clock(1000, 1980)).cycles);
+}
+
 TEST(Gate, PrecedenceOfExitCodes) {
   const CellEvidence slow = steady("a", 1100);
   const CellEvidence wrong = cell_of("b", {without_time(Status::kIncorrect, "wrong")});
@@ -269,8 +286,9 @@ TEST(GateEvidence, AProcessIsOneValueHoweverManyRounds) {
 
 TEST(GateEvidence, MergedRunsAreTheSameEvidence) {
   const std::vector runs{run_of(1000), run_of(2000), run_of(1500)};
-  RecordedDocument merged = run_of(1);
-  merged.document = merge_runs(runs);
+  Document whole = merge_runs(runs);
+  whole.started_at = "2026-11-29T16:03:00Z";
+  const RecordedDocument merged = document_from_text(to_text(whole), "base.json", Detail::kAll);
   ASSERT_EQ(merged.document.cells.size(), 1u);
   EXPECT_EQ(merged.document.cells[0].rounds.size(), 6u);
   const std::vector<CellEvidence> one = evidence_of(std::vector{merged});
