@@ -10,6 +10,7 @@ namespace mla_bench {
 int run_command(const RunOptions& options, std::span<const char* const> argv);
 int compare_command(const CompareOptions& options);
 int export_command(const ExportOptions& options);
+int gate_command(const GateOptions& options, std::span<const char* const> argv);
 int list_command(const ListOptions& options);
 
 }  // namespace mla_bench

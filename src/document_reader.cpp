@@ -127,6 +127,10 @@ RecordedDocument document_from_json(const Json& json, std::vector<NumberLists> s
   recorded.version = get<std::string>(tool, "version");
   recorded.commit = get<std::string>(tool, "commit");
   recorded.dirty = get<bool>(tool, "dirty");
+  recorded.build_type = get_optional<std::string>(tool, "build_type").value_or("");
+  recorded.flags = get_optional<std::string>(tool, "flags").value_or("");
+  recorded.compiler = get_optional<std::string>(tool, "compiler").value_or("");
+  recorded.cuda_compiler = get_optional<std::string>(tool, "cuda_compiler").value_or("");
 
   Document& document = recorded.document;
   document.argv = get<std::vector<std::string>>(json, "argv");

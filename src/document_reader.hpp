@@ -23,6 +23,11 @@ struct RecordedDocument {
   std::string version;
   std::string commit;
   bool dirty = false;
+  // How it was built; empty where the document does not say.
+  std::string build_type;
+  std::string flags;
+  std::string compiler;
+  std::string cuda_compiler;
   Document document;
 };
 

@@ -202,6 +202,9 @@ Json to_json(const Round& round) {
             {"short_ns", round.short_ns},
             {"long_ns", round.long_ns},
             {"samples_ns", round.samples_ns}};
+  if (round.process != 0) {
+    json["process"] = round.process;
+  }
   if (!round.clock_mhz.empty()) {
     json["clock_mhz"] = round.clock_mhz;
     json["slow_clock_samples"] = round.slow_clock_samples;
@@ -284,7 +287,8 @@ Cell cell_from_json(const Json& json) {
 }
 
 Round round_from_json(const Json& json) {
-  return {.short_launches = get<std::int64_t>(json, "short_launches"),
+  return {.process = get_optional<std::int64_t>(json, "process").value_or(0),
+          .short_launches = get<std::int64_t>(json, "short_launches"),
           .long_launches = get<std::int64_t>(json, "long_launches"),
           .short_ns = get<std::vector<double>>(json, "short_ns"),
           .long_ns = get<std::vector<double>>(json, "long_ns"),

@@ -28,6 +28,10 @@ int dispatch(std::span<const char* const> argv) {
                  },
                  [](const CompareOptions& options) { return compare_command(options); },
                  [](const ExportOptions& options) { return export_command(options); },
+                 [&](const GateOptions& options) {
+                   note_interrupts();
+                   return gate_command(options, argv);
+                 },
                  [](const ListOptions& options) { return list_command(options); },
                  [](const HelpOptions& options) {
                    print_result(options.text);

@@ -210,6 +210,44 @@ constexpr OptionRow kDevice{
     "device", "LIST", "auto, cpu, cuda:N, cuda:all (default: auto, the first GPU, else the CPU)"};
 constexpr OptionRow kHelp{"help", nullptr, "this text"};
 
+// What a run measures, as run and gate take it.
+std::vector<OptionRow> cell_rows() {
+  return {
+      {"variant", "LIST", "variants by name, or all (see mla-bench list)"},
+      {"precision", "LIST", "fp32, tf32, bf16, fp16 (default: fp32, or the input file's)"},
+      kDevice,
+      {"l2", "STATE", "hot, cold or both: are operands in the last-level cache (default: hot)"},
+      {"threads", "N", "OpenMP threads of CPU variants (default: all cores)"},
+  };
+}
+
+std::vector<OptionRow> problem_rows() {
+  return {
+      {"batch", "LIST", "sequences"},
+      {"seq", "LIST", "tokens of a sequence"},
+      {"model-dim", "LIST", "columns of hidden"},
+      {"rank", "LIST", "columns of the latent"},
+      {"kv-heads", "LIST", "heads of k and of v"},
+      {"head-dim", "LIST", "columns of a head"},
+  };
+}
+
+constexpr const char* kProblemTitle =
+    "Problem (default: the headline 4x96x256, rank 48, 4 heads of 32)";
+
+std::vector<OptionRow> input_rows() {
+  return {
+      {"inputs", "KIND", "normal, positive or exact (default: normal)"},
+      {"seed", "N", "of generated inputs (default: 0)"},
+      {"input", "FILE", "safetensors file with hidden, w_down, w_up_k, w_up_v"},
+  };
+}
+
+std::vector<OptionRow> with(std::vector<OptionRow> rows, const OptionRow& row) {
+  rows.push_back(row);
+  return rows;
+}
+
 Grammar run_grammar() {
   return grammar_of(
       "mla-bench [run]",
@@ -217,31 +255,10 @@ Grammar run_grammar() {
       "  latent = hidden @ w_down;  k, v = latent @ w_up_k, w_up_v;  kv = stack(k, v)\n"
       "Lists (a,b,c) multiply: every combination is one cell of the run.\n",
       {
-          {"What to run",
-           {
-               {"variant", "LIST", "variants by name, or all (see mla-bench list)"},
-               {"precision", "LIST", "fp32, tf32, bf16, fp16 (default: fp32, or the input file's)"},
-               kDevice,
-               {"l2", "STATE",
-                "hot, cold or both: are operands in the last-level cache (default: hot)"},
-               {"threads", "N", "OpenMP threads of CPU variants (default: all cores)"},
-           }},
-          {"Problem (default: the headline 4x96x256, rank 48, 4 heads of 32)",
-           {
-               {"batch", "LIST", "sequences"},
-               {"seq", "LIST", "tokens of a sequence"},
-               {"model-dim", "LIST", "columns of hidden"},
-               {"rank", "LIST", "columns of the latent"},
-               {"kv-heads", "LIST", "heads of k and of v"},
-               {"head-dim", "LIST", "columns of a head"},
-           }},
-          {"Inputs",
-           {
-               {"inputs", "KIND", "normal, positive or exact (default: normal)"},
-               {"seed", "N", "of generated inputs (default: 0)"},
-               {"input", "FILE", "safetensors file with hidden, w_down, w_up_k, w_up_v"},
-               {"save", "FILE", "write inputs and kv of the one cell as safetensors"},
-           }},
+          {"What to run", cell_rows()},
+          {kProblemTitle, problem_rows()},
+          {"Inputs", with(input_rows(),
+                          {"save", "FILE", "write inputs and kv of the one cell as safetensors"})},
           {"Measuring",
            {
                {"time-budget", "SECONDS", "for the whole run (default: 60)"},
@@ -269,8 +286,8 @@ Grammar run_grammar() {
       });
 }
 
-RunOptions run_options(const Parsed& parsed) {
-  RunOptions options;
+// What to run, of run and of gate.
+void read_cells(const Parsed& parsed, RunOptions& options) {
   options.variants = list_of(parsed, "variant");
   if (std::find(options.variants.begin(), options.variants.end(), "all") !=
       options.variants.end()) {
@@ -289,10 +306,15 @@ RunOptions run_options(const Parsed& parsed) {
   options.kv_heads = sizes_of(parsed, "kv-heads");
   options.head_dim = sizes_of(parsed, "head-dim");
   options.inputs = inputs_of(parsed);
+  options.threads = count_of(parsed, "threads", 1, 4096);
+}
+
+RunOptions run_options(const Parsed& parsed) {
+  RunOptions options;
+  read_cells(parsed, options);
   options.save = text_of(parsed, "save");
   options.json = text_of(parsed, "json");
   options.reference = text_of(parsed, "reference");
-  options.threads = count_of(parsed, "threads", 1, 4096);
   options.measuring.rounds = count_of(parsed, "rounds", 1, 1000);
   options.measuring.time_budget_s =
       seconds_of(parsed, "time-budget", options.measuring.time_budget_s, 0.1);
@@ -365,6 +387,54 @@ Grammar export_grammar() {
       });
 }
 
+Grammar gate_grammar() {
+  return grammar_of(
+      "mla-bench gate (--baseline FILE [CANDIDATE...] | --against PROGRAM)",
+      "Tells whether a candidate is slower, wrong or less exact than a baseline, a verdict for\n"
+      "every cell, and ends with 1 where it is. The evidence is fresh processes, not samples.\n"
+      "  --baseline FILE    against documents; the candidate is documents too, or this program,\n"
+      "                     measured with the baseline's cells\n"
+      "  --against PROGRAM  this program against another mla-bench, taking turns\n",
+      {
+          {"Against what",
+           {
+               {"baseline", "LIST", "documents of mla-bench run or of gate --update"},
+               {"against", "PROGRAM", "the mla-bench of before"},
+               {"allow-environment", nullptr,
+                "compare though device, driver, clocks or build differ, and say how"},
+           }},
+          {"Rules",
+           {
+               {"threshold", "PERCENT", "the slow-down that is not let through (default: 3)"},
+               {"error-factor", "FACTOR", "so many times the error may grow (default: 2)"},
+               {"strict", nullptr, "end with 4 where a cell is inconclusive"},
+           }},
+          {"What to run, with --against (--baseline has its own cells)", cell_rows()},
+          {kProblemTitle, problem_rows()},
+          {"Inputs", input_rows()},
+          {"Measuring",
+           {
+               {"processes", "N",
+                "fresh processes of the candidate (default: 5); with --against the most of each "
+                "program (default: 21)"},
+               {"rounds", "N", "of each cell in a process (default: 3)"},
+               {"warmup", "SECONDS", "longest warm-up of each cell (default: 0.5)"},
+               {"timeout", "SECONDS", "kill a process that takes so long (default: 600)"},
+               {"no-confirm", nullptr, "call a regression without a second series"},
+               {"keep", "FOLDER", "keep the documents of the processes there"},
+           }},
+          {"Output",
+           {
+               {"output", "FILE",
+                "write the report there too: .md, .xml (JUnit), .json, .txt, or as --format says"},
+               {"format", "NAME", "text, md, junit or json (default: text)"},
+               {"update", nullptr, "write what was measured as the baseline, if all is well"},
+               {"quiet", nullptr, "no progress"},
+               kHelp,
+           }},
+      });
+}
+
 // The one value of an option that takes one of a few names.
 template <typename Value>
 std::optional<Value> value_of(const Parsed& parsed, const std::string& option,
@@ -422,10 +492,120 @@ ExportOptions export_options(const Parsed& parsed) {
           .aggregates = !no_aggregates};
 }
 
+// A number above 0.
+double positive_of(const Parsed& parsed, const std::string& option, double fallback,
+                   const std::string& unit, double least, double most) {
+  const std::optional<std::string> text = text_of(parsed, option);
+  if (!text) {
+    return fallback;
+  }
+  const std::optional<double> value = parse_real(*text);
+  if (!value || !(*value >= least) || !(*value <= most)) {
+    throw UsageError("--" + option + " takes " + unit + " from " + shortest(least) + " to " +
+                     shortest(most) + ", not '" + printable(*text) + "'");
+  }
+  return *value;
+}
+
+// What to run, as words for another run.
+std::vector<std::string> cell_words(const Parsed& parsed) {
+  std::vector<std::string> words;
+  for (const std::vector<OptionRow>& rows : {cell_rows(), problem_rows(), input_rows()}) {
+    for (const OptionRow& row : rows) {
+      if (parsed.count(row.name) > 0) {
+        words.push_back("--" + std::string(row.name));
+        words.push_back(parsed[row.name].as<std::string>());
+      }
+    }
+  }
+  return words;
+}
+
+GateFormat format_of(const std::string& file) {
+  const auto ends = [&](std::string_view end) { return file.ends_with(end); };
+  if (ends(".md")) {
+    return GateFormat::kMarkdown;
+  }
+  if (ends(".xml")) {
+    return GateFormat::kJunit;
+  }
+  if (ends(".json")) {
+    return GateFormat::kJson;
+  }
+  if (ends(".txt")) {
+    return GateFormat::kText;
+  }
+  throw UsageError("--output '" + printable(file) +
+                   "' tells no format: name it .md, .xml, .json or .txt, or give --format");
+}
+
+GateOptions gate_options(const Parsed& parsed) {
+  GateOptions options{.baselines = list_of(parsed, "baseline"),
+                      .against = text_of(parsed, "against"),
+                      .candidates = parsed.unmatched(),
+                      .cells = {}};
+  if (options.baselines.empty() == !options.against) {
+    throw UsageError("gate needs --baseline FILE or --against PROGRAM, one of them");
+  }
+  options.cells = cell_words(parsed);
+  if (options.against) {
+    if (!options.candidates.empty()) {
+      throw UsageError("--against measures both programs: leave out '" +
+                       printable(options.candidates.front()) + "'");
+    }
+    // What a run would refuse is refused here, before two programs are started.
+    RunOptions run;
+    read_cells(parsed, run);
+  } else if (!options.cells.empty()) {
+    throw UsageError(options.cells.front() +
+                     " is for --against: with --baseline the cells are the baseline's");
+  }
+  options.rules.threshold =
+      positive_of(parsed, "threshold", 100 * options.rules.threshold, "percent", 0.1, 1000) / 100;
+  options.rules.error_factor =
+      positive_of(parsed, "error-factor", options.rules.error_factor, "a factor", 1, 1e6);
+  options.rules.allow_environment = parsed["allow-environment"].as<bool>();
+  options.rules.is_paired = options.against.has_value();
+  options.rules.compares_build = !options.against;
+  constexpr int kFewest = 5;
+  options.processes = count_of(parsed, "processes", options.against ? kFewest : 2, 1000);
+  options.rounds = count_of(parsed, "rounds", 1, 1000).value_or(options.rounds);
+  options.warmup_s = seconds_of(parsed, "warmup", options.warmup_s, 0);
+  options.timeout_s = seconds_of(parsed, "timeout", options.timeout_s, 1);
+  options.strict = parsed["strict"].as<bool>();
+  options.confirm = !parsed["no-confirm"].as<bool>();
+  options.update = parsed["update"].as<bool>();
+  options.quiet = parsed["quiet"].as<bool>();
+  options.keep = text_of(parsed, "keep");
+  options.output = text_of(parsed, "output");
+  const std::optional<GateFormat> format = value_of<GateFormat>(parsed, "format", kGateFormats);
+  options.format = format                                     ? *format
+                   : options.output && *options.output != "-" ? format_of(*options.output)
+                                                              : GateFormat::kText;
+  if (options.output == "-") {
+    options.output.reset();
+  }
+  if (options.update && (options.against || options.baselines.size() != 1)) {
+    throw UsageError("--update writes the one document of --baseline");
+  }
+  if (options.update && !options.candidates.empty()) {
+    throw UsageError("--update writes what gate measured itself: leave out '" +
+                     printable(options.candidates.front()) + "'");
+  }
+  if (!options.candidates.empty() && options.processes) {
+    throw UsageError("--processes is for a candidate that is measured: leave out '" +
+                     printable(options.candidates.front()) + "'");
+  }
+  return options;
+}
+
 constexpr std::string_view kExitCodes =
-    "\nExit codes: 0 fine, 2 usage or file error, 3 a cell incorrect or failed, 4 untrusted with\n"
-    "--strict, 5 nothing there to compare or export, 77 nothing could run here, 128+n ended by\n"
-    "signal n.\n";
+    "\nExit codes: 0 fine, 1 regression (gate), 2 usage or file error, 3 a cell incorrect or "
+    "failed,\n"
+    "4 untrusted or inconclusive with --strict, 5 incomparable, missing or nothing to compare or\n"
+    "export, 6 environment unfit (gate), 77 nothing could run here, 128+n ended by signal n. "
+    "Where\n"
+    "several apply: 2, 3, 5, 6, 1, 4.\n";
 
 // cxxopts takes --quiet=false for --quiet, and its error for --quiet=maybe names no option.
 void refuse_values_of_flags(const cxxopts::Options& grammar, std::span<const char* const> argv) {
@@ -523,6 +703,8 @@ constexpr std::array kCommands{
             [](const Parsed& parsed) -> Options { return compare_options(parsed); }},
     Command{"export", "documents in the forms that other tools read", export_grammar, true,
             [](const Parsed& parsed) -> Options { return export_options(parsed); }},
+    Command{"gate", "is a candidate slower, wrong or less exact than a baseline?", gate_grammar,
+            true, [](const Parsed& parsed) -> Options { return gate_options(parsed); }},
     Command{
         "list", "devices, and variants with why each can or cannot run here", list_grammar, false,
         [](const Parsed& parsed) -> Options { return ListOptions{.devices = devices_of(parsed)}; }},

@@ -11,6 +11,7 @@
 
 #include "compare_report.hpp"
 #include "export_formats.hpp"
+#include "gate_report.hpp"
 #include "inputs.hpp"
 #include "result.hpp"
 
@@ -76,6 +77,26 @@ struct ExportOptions {
   bool aggregates = true;    // of gbench
 };
 
+struct GateOptions {
+  // One of the two: documents, or the program that the candidate takes turns with.
+  std::vector<std::string> baselines;
+  std::optional<std::string> against;
+  std::vector<std::string> candidates;  // documents; none: this program is measured
+  std::vector<std::string> cells;       // with `against`: what to run, as words of a run
+  GateRules rules;
+  std::optional<int> processes;  // of each side; with `against` the most of each
+  int rounds = 3;                // of a cell in one process
+  double warmup_s = 0.5;         // at most, for each cell of a process
+  double timeout_s = 600;        // for one process
+  bool strict = false;           // inconclusive cells end with kInconclusive
+  bool confirm = true;           // a regression must show in a second series too
+  bool update = false;           // write what was measured as the new baseline
+  bool quiet = false;
+  std::optional<std::string> keep;    // folder for the documents of the processes
+  std::optional<std::string> output;  // file of the report; stdout has the text then
+  GateFormat format = GateFormat::kText;
+};
+
 // A text to print on stdout and end with kFine.
 struct HelpOptions {
   std::string text;
@@ -86,8 +107,8 @@ struct WorkerOptions {
   int channel = -1;  // file descriptor
 };
 
-using Options = std::variant<RunOptions, CompareOptions, ExportOptions, ListOptions, HelpOptions,
-                             WorkerOptions>;
+using Options = std::variant<RunOptions, CompareOptions, ExportOptions, GateOptions, ListOptions,
+                             HelpOptions, WorkerOptions>;
 
 // Reads a whole command line, program name first. Throws UsageError that names the option.
 Options parse_options(std::span<const char* const> argv);

@@ -53,6 +53,8 @@ struct Cell {
 // One burst of timed passes in one process, the unit of evidence: samples inside a round share
 // their process, clocks and addresses.
 struct Round {
+  // Which fresh run of the program it is of, where a document holds several (a gate's baseline).
+  std::int64_t process = 0;
   std::int64_t short_launches = 0;  // 0: the fixed cost of a pass is negligible beside one launch
   std::int64_t long_launches = 0;
   std::vector<double> short_ns;    // whole passes, as the timer gave them

@@ -1,9 +1,9 @@
 #include "statistics.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -45,26 +45,48 @@ double smallest_step(std::span<const double> values, double rounding) {
   return std::isfinite(step) ? step : 0;
 }
 
-double student_t_975(int degrees_of_freedom) {
-  // Exact to four digits up to 30 (any table); beyond, the Cornish-Fisher expansion around the
-  // normal quantile (Abramowitz and Stegun 26.7.5), whose error there is below 1e-5.
-  static constexpr std::array kTable{
-      12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-      2.2010,  2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
-      2.0796,  2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423};
-  if (degrees_of_freedom < 1) {
-    throw std::invalid_argument("Student's t needs a degree of freedom");
-  }
-  if (degrees_of_freedom <= static_cast<int>(kTable.size())) {
-    return kTable[static_cast<std::size_t>(degrees_of_freedom - 1)];
-  }
-  const double z = 1.959963985;
+namespace {
+
+// P(|T| <= t), the finite sums for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and
+// 26.7.4).
+double student_t_within(double t, int degrees_of_freedom) {
   const double n = degrees_of_freedom;
-  const double z3 = z * z * z;
-  const double z5 = z3 * z * z;
-  const double z7 = z5 * z * z;
-  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n) +
-         (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
+  const double angle = std::atan(t / std::sqrt(n));
+  const double squared_cosine = std::cos(angle) * std::cos(angle);
+  const bool is_odd = degrees_of_freedom % 2 == 1;
+  double term = is_odd ? std::cos(angle) : 1;
+  double sum = 0;
+  for (int k = is_odd ? 1 : 0; k <= degrees_of_freedom - 2; k += 2) {
+    sum += term;
+    term *= squared_cosine * (k + 1) / (k + 2);
+  }
+  const double of_sum = std::sin(angle) * sum;
+  return is_odd ? 2 / std::numbers::pi * (angle + of_sum) : of_sum;
+}
+
+}  // namespace
+
+double student_t_quantile(double probability, int degrees_of_freedom) {
+  if (degrees_of_freedom < 1 || !(probability > 0.5) || !(probability < 1)) {
+    throw std::invalid_argument(
+        "Student's t needs a degree of freedom and a probability in (0.5, 1)");
+  }
+  const double within = 2 * probability - 1;
+  double low = 0;
+  double high = 1;
+  while (student_t_within(high, degrees_of_freedom) < within) {
+    low = high;
+    high *= 2;
+  }
+  for (double middle = (low + high) / 2; low < middle && middle < high;
+       middle = (low + high) / 2) {  // until no double lies between
+    (student_t_within(middle, degrees_of_freedom) < within ? low : high) = middle;
+  }
+  return high;
+}
+
+double student_t_975(int degrees_of_freedom) {
+  return student_t_quantile(0.975, degrees_of_freedom);
 }
 
 double half_width_95(std::span<const double> values) {

@@ -16,7 +16,10 @@ double median_absolute_deviation(std::span<const double> values);
 // are.
 double smallest_step(std::span<const double> values, double rounding);
 
-// Student's t quantile: P(T <= t) = 0.975 with that many degrees of freedom (>= 1).
+// Student's t quantile: the t with P(T <= t) = probability, for a probability above 0.5 and below
+// 1 and that many degrees of freedom (>= 1). Throws std::invalid_argument for others.
+double student_t_quantile(double probability, int degrees_of_freedom);
+
 double student_t_975(int degrees_of_freedom);
 
 // Half width of the 95 % confidence interval of the mean of independent values: t * s / sqrt(n).

@@ -53,6 +53,13 @@ TEST(Statistics, StudentsQuantileMatchesTables) {
   EXPECT_NEAR(student_t_975(31), 2.03951, 1e-5);
   EXPECT_NEAR(student_t_975(60), 2.00030, 1e-5);
   EXPECT_NEAR(student_t_975(1000), 1.96234, 1e-5);
+  // One-sided, from tables.
+  EXPECT_NEAR(student_t_quantile(0.99, 4), 3.74695, 1e-5);
+  EXPECT_NEAR(student_t_quantile(0.998, 20), 3.25116, 1e-5);
+  EXPECT_NEAR(student_t_quantile(0.999, 1), 318.309, 1e-3);
+  EXPECT_NEAR(student_t_quantile(0.75, 1), 1, 1e-12);  // tan(pi / 4)
+  EXPECT_THROW(student_t_quantile(0.5, 7), std::invalid_argument);
+  EXPECT_THROW(student_t_quantile(1, 7), std::invalid_argument);
   EXPECT_THROW(student_t_975(0), std::invalid_argument);
   EXPECT_THROW(student_t_975(-3), std::invalid_argument);
 }

@@ -1,0 +1,461 @@
+#include "gate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "statistics.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+namespace {
+
+// Least standard deviation of a process's time that is believed, of the time: few values may agree
+// by chance, and times are counted in ticks. 20 processes on an H200 have 0.05 to 0.06 %.
+constexpr double kLeastNoise = 0.001;
+// How certain a change must be found to be called detectable.
+constexpr double kDetection = 0.95;
+
+// A mean of logarithms and how well it is known.
+struct Estimate {
+  double mean = 0;
+  double standard_error = 0;
+  int degrees_of_freedom = 0;  // 0: its spread is not known
+};
+
+double mean_of(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Standard deviation of at least two values.
+double deviation_of(std::span<const double> values) {
+  const double mean = mean_of(values);
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+  }
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+Estimate paired_estimate(std::span<const double> baseline, std::span<const double> candidate) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < baseline.size(); ++i) {
+    differences.push_back(candidate[i] - baseline[i]);
+  }
+  Estimate estimate{.mean = mean_of(differences)};
+  if (differences.size() >= 2) {
+    estimate.standard_error = std::max(deviation_of(differences), kLeastNoise) /
+                              std::sqrt(static_cast<double>(differences.size()));
+    estimate.degrees_of_freedom = static_cast<int>(differences.size()) - 1;
+  }
+  return estimate;
+}
+
+Estimate independent_estimate(std::span<const double> baseline, std::span<const double> candidate) {
+  Estimate estimate{.mean = mean_of(candidate) - mean_of(baseline)};
+  double deviation = -1;
+  for (const std::span<const double> side : {baseline, candidate}) {
+    if (side.size() >= 2 && deviation_of(side) > deviation) {
+      deviation = deviation_of(side);
+      estimate.degrees_of_freedom = static_cast<int>(side.size()) - 1;
+    }
+  }
+  estimate.standard_error =
+      std::max(deviation, kLeastNoise) * std::sqrt(1 / static_cast<double>(baseline.size()) +
+                                                   1 / static_cast<double>(candidate.size()));
+  return estimate;
+}
+
+// The verdict on the time, and with which change.
+void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged) {
+  const double limit = std::log1p(rules.threshold);
+  const double half =
+      student_t_quantile(1 - rules.alpha, estimate.degrees_of_freedom) * estimate.standard_error;
+  const double low = estimate.mean - half;
+  const double high = estimate.mean + half;
+  // From `found` up a change is called; its estimate must come out there.
+  const double found = std::max(limit, half);
+  judged.change = Change{
+      .estimate = std::exp(estimate.mean),
+      .interval = {.low = std::exp(low), .high = std::exp(high)},
+      .detectable = std::expm1(found + student_t_quantile(kDetection, estimate.degrees_of_freedom) *
+                                           estimate.standard_error)};
+  if (low > 0 && estimate.mean > limit) {
+    judged.verdict = Verdict::kRegression;
+  } else if (high < 0 && estimate.mean < -limit) {
+    judged.verdict = Verdict::kImprovement;
+  } else if (high < limit) {
+    judged.verdict = Verdict::kPass;
+  } else {
+    judged.verdict = Verdict::kInconclusive;
+    judged.reason = low > 0 ? "slower, but whether by the threshold is not known"
+                            : "the noise hides the threshold";
+  }
+}
+
+// What one side says of a cell in all.
+struct Side {
+  Status status = Status::kSkipped;
+  std::string reason;
+  std::size_t untrusted = 0;
+  bool unfit = false;
+  std::vector<std::optional<double>> logs;  // a place for each process
+  std::size_t times = 0;
+  std::size_t clocks = 0;
+  double log_clock = 0;  // sum over the processes with a time
+  std::int64_t rounds = 0;
+  double error_over_bound = 0;
+  double frobenius_error = 0;
+  bool is_checked = false;
+};
+
+Side side_of(const CellEvidence& cell) {
+  Side side;
+  for (const ProcessFinding& process : cell.processes) {
+    side.logs.push_back(process.status == Status::kPassed ? std::optional(std::log(process.ns))
+                                                          : std::nullopt);
+    // A wrong output outweighs all; a time outweighs the lack of one.
+    const auto weight = [](Status status) {
+      switch (status) {
+        case Status::kIncorrect:
+          return 4;
+        case Status::kFailed:
+          return 3;
+        case Status::kPassed:
+          return 2;
+        case Status::kUntrusted:
+          return 1;
+        case Status::kSkipped:
+          return 0;
+      }
+      return 0;
+    };
+    if (&process == cell.processes.data() || weight(process.status) > weight(side.status)) {
+      side.status = process.status;
+      side.reason = process.reason;
+    }
+    if (process.status == Status::kPassed) {
+      ++side.times;
+      side.rounds += process.rounds;
+      side.clocks += process.clock_mhz ? 1 : 0;
+      side.log_clock += process.clock_mhz ? std::log(*process.clock_mhz) : 0;
+    } else if (process.status == Status::kUntrusted) {
+      ++side.untrusted;
+      side.unfit = side.unfit || process.unfit;
+    }
+    if (process.error_over_bound && process.frobenius_error) {
+      side.is_checked = true;
+      side.error_over_bound = std::max(side.error_over_bound, *process.error_over_bound);
+      side.frobenius_error = std::max(side.frobenius_error, *process.frobenius_error);
+    }
+  }
+  if (side.status == Status::kPassed && side.untrusted >= side.times) {
+    const auto untrusted = std::find_if(
+        cell.processes.begin(), cell.processes.end(),
+        [](const ProcessFinding& found) { return found.status == Status::kUntrusted; });
+    side.status = Status::kUntrusted;
+    side.reason = std::to_string(side.untrusted) + " of " + std::to_string(cell.processes.size()) +
+                  " processes: " + untrusted->reason;
+  }
+  return side;
+}
+
+std::vector<double> values_of(const std::vector<std::optional<double>>& logs,
+                              const std::vector<std::optional<double>>* partner) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    const bool has_partner = partner == nullptr || (i < partner->size() && (*partner)[i]);
+    if (logs[i] && has_partner) {
+      values.push_back(*logs[i]);
+    }
+  }
+  return values;
+}
+
+// How the error of the output grew beyond the factor; empty where it did not.
+std::string lost_accuracy(const Side& baseline, const Side& candidate, double factor) {
+  if (!baseline.is_checked || !candidate.is_checked) {
+    return "";
+  }
+  struct Measure {
+    std::string_view name;
+    double then;
+    double now;
+  };
+  for (const Measure& error :
+       {Measure{"Frobenius error", baseline.frobenius_error, candidate.frobenius_error},
+        Measure{"largest error over its bound", baseline.error_over_bound,
+                candidate.error_over_bound}}) {
+    if (error.now > factor * error.then) {
+      return "less exact: the " + std::string(error.name) + " grew from " + shortest(error.then) +
+             " to " + shortest(error.now) + ", more than " + shortest(factor) + " times";
+    }
+  }
+  return "";
+}
+
+JudgedCell without_time(const CellEvidence& cell, Verdict verdict, std::string reason) {
+  return {.key = cell.key,
+          .device_name = cell.device_name,
+          .verdict = verdict,
+          .reason = std::move(reason)};
+}
+
+// Why the two cannot be compared; empty where they can.
+std::string mismatch(const CellEvidence& baseline, const CellEvidence& candidate,
+                     const GateRules& rules) {
+  std::vector<std::string> found;
+  if (!baseline.conflict.empty()) {
+    found.push_back("the baseline's documents differ: " + baseline.conflict);
+  }
+  if (!candidate.conflict.empty()) {
+    found.push_back("the candidate's documents differ: " + candidate.conflict);
+  }
+  found.push_back(differences(baseline.device, candidate.device));
+  if (baseline.key.place.threads != candidate.key.place.threads) {
+    found.push_back("threads " + std::to_string(candidate.key.place.threads) + " instead of " +
+                    std::to_string(baseline.key.place.threads));
+  }
+  if (rules.compares_build) {
+    found.push_back(differences(baseline.build, candidate.build));
+  }
+  std::erase(found, "");
+  return join(found, ", ");
+}
+
+// Beside a change of the time: that of the cycles, and a word where the clock has a part in it.
+void attribute(const Side& then, const Side& now, JudgedCell& judged) {
+  if (!judged.change || then.clocks == 0 || then.clocks != then.times || now.clocks != now.times) {
+    return;
+  }
+  const double clock = std::exp(now.log_clock / static_cast<double>(now.clocks) -
+                                then.log_clock / static_cast<double>(then.clocks));
+  judged.cycles = judged.change->estimate * clock;
+  constexpr double kWorthTelling = 0.01;
+  if (judged.verdict != Verdict::kPass && std::abs(clock - 1) > kWorthTelling) {
+    judged.reason += (judged.reason.empty() ? "" : "; ") + std::string("in cycles ") +
+                     (*judged.cycles >= 1 ? "+" : "") + fixed(100 * (*judged.cycles - 1), 2) +
+                     " %, the clock moved by " + (clock >= 1 ? "+" : "") +
+                     fixed(100 * (clock - 1), 2) + " %";
+  }
+}
+
+JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidate,
+                      const GateRules& rules) {
+  const Side then = side_of(baseline);
+  const Side now = side_of(candidate);
+  JudgedCell judged = without_time(candidate, Verdict::kIncomparable, "");
+  if (now.status == Status::kIncorrect || now.status == Status::kFailed) {
+    judged.verdict = Verdict::kIncorrect;
+    judged.reason = std::string(name_of(now.status)) + ": " + now.reason;
+    return judged;
+  }
+  if (now.status == Status::kSkipped) {
+    judged.verdict = then.status == Status::kSkipped ? Verdict::kSkipped : Verdict::kMissing;
+    judged.reason = "skipped: " + now.reason;
+    return judged;
+  }
+  if (then.status == Status::kSkipped) {
+    judged.verdict = Verdict::kNew;
+    judged.reason = "the baseline skipped it: " + then.reason;
+    return judged;
+  }
+  const std::string other = mismatch(baseline, candidate, rules);
+  if (!other.empty() && !rules.allow_environment) {
+    judged.reason = other;
+    return judged;
+  }
+  if (now.status == Status::kUntrusted) {
+    judged.verdict = Verdict::kInconclusive;
+    judged.reason = "untrusted: " + now.reason;
+    judged.unfit = now.unfit;
+    return judged;
+  }
+  if (then.status != Status::kPassed) {
+    judged.reason =
+        "the baseline has no time of it: " + std::string(name_of(then.status)) + ": " + then.reason;
+    return judged;
+  }
+
+  const std::vector<double> before = values_of(then.logs, rules.is_paired ? &now.logs : nullptr);
+  const std::vector<double> after = values_of(now.logs, rules.is_paired ? &then.logs : nullptr);
+  judged.baseline_processes = static_cast<std::int64_t>(before.size());
+  judged.candidate_processes = static_cast<std::int64_t>(after.size());
+  if (!before.empty() && !after.empty()) {
+    judged.baseline_ns = std::exp(mean_of(before));
+    judged.candidate_ns = std::exp(mean_of(after));
+  }
+  const bool is_one_round =
+      (then.times == 1 && then.rounds < 2) || (now.times == 1 && now.rounds < 2);
+  const std::size_t most = std::max(before.size(), after.size());
+  if (before.empty() || after.empty() || most < 2 || (rules.is_paired && before.size() < 2)) {
+    judged.reason =
+        "one process on each side does not tell the shift from process to process: give several "
+        "documents, or leave the candidate out and it is measured several times";
+    return judged;
+  }
+  if (is_one_round && !rules.is_paired) {
+    judged.reason = "a side has one round in all: measure it with more --rounds, or several times";
+    return judged;
+  }
+  decide(rules.is_paired ? paired_estimate(before, after) : independent_estimate(before, after),
+         rules, judged);
+  if (const std::string lost = lost_accuracy(then, now, rules.error_factor); !lost.empty()) {
+    judged.verdict = Verdict::kRegression;
+    judged.reason = lost;
+  }
+  attribute(then, now, judged);
+  if (!other.empty()) {
+    judged.reason += (judged.reason.empty() ? "" : "; ") + ("allowed: " + other);
+  }
+  return judged;
+}
+
+// The same cell on whatever device: what is left to match once no place is the same.
+std::string id_without_place(const CellKey& key) {
+  return key.variant + "/" + std::string(name_of(key.place.backend)) + "/" + id_of(key.work);
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kImprovement:
+      return "improvement";
+    case Verdict::kRegression:
+      return "regression";
+    case Verdict::kInconclusive:
+      return "inconclusive";
+    case Verdict::kIncomparable:
+      return "incomparable";
+    case Verdict::kMissing:
+      return "missing";
+    case Verdict::kNew:
+      return "new";
+    case Verdict::kIncorrect:
+      return "incorrect";
+    case Verdict::kSkipped:
+      return "skipped";
+  }
+  return "?";
+}
+
+GateResult judge(std::span<const CellEvidence> baseline, std::span<const CellEvidence> candidate,
+                 const GateRules& rules) {
+  std::map<std::string, const CellEvidence*> exact;
+  std::multimap<std::string, const CellEvidence*> elsewhere;
+  for (const CellEvidence& cell : candidate) {
+    exact.emplace(id_of(cell.key), &cell);
+  }
+  std::set<std::string> places;  // of the baseline
+  std::map<std::string, int> wanted;
+  for (const CellEvidence& cell : baseline) {
+    places.insert(id_of(cell.key));
+    wanted[id_without_place(cell.key)] += exact.contains(id_of(cell.key)) ? 0 : 1;
+  }
+  for (const CellEvidence& cell : candidate) {
+    if (!places.contains(id_of(cell.key))) {
+      elsewhere.emplace(id_without_place(cell.key), &cell);
+    }
+  }
+
+  GateResult result{.rules = rules, .cells = {}, .notes = {}};
+  std::set<const CellEvidence*> used;
+  for (const CellEvidence& cell : baseline) {
+    const CellEvidence* other = nullptr;
+    if (const auto found = exact.find(id_of(cell.key)); found != exact.end()) {
+      other = found->second;
+    } else if (const std::string id = id_without_place(cell.key);
+               wanted[id] == 1 && elsewhere.count(id) == 1) {
+      other = elsewhere.find(id)->second;
+    }
+    if (other != nullptr) {
+      used.insert(other);
+      result.cells.push_back(judge_cell(cell, *other, rules));
+    } else if (side_of(cell).status == Status::kSkipped) {
+      result.cells.push_back(without_time(cell, Verdict::kSkipped, "the baseline skipped it"));
+    } else {
+      result.cells.push_back(
+          without_time(cell, Verdict::kMissing, "the candidate has no such cell"));
+    }
+  }
+  for (const CellEvidence& cell : candidate) {
+    if (!used.contains(&cell)) {
+      const Side side = side_of(cell);
+      const bool is_wrong = side.status == Status::kIncorrect || side.status == Status::kFailed;
+      const Verdict verdict = is_wrong                          ? Verdict::kIncorrect
+                              : side.status == Status::kSkipped ? Verdict::kSkipped
+                                                                : Verdict::kNew;
+      result.cells.push_back(without_time(
+          cell, verdict,
+          verdict == Verdict::kNew ? "the baseline has no such cell"
+                                   : std::string(name_of(side.status)) + ": " + side.reason));
+    }
+  }
+  return result;
+}
+
+bool is_settled(const GateResult& result) {
+  return std::none_of(result.cells.begin(), result.cells.end(), [](const JudgedCell& cell) {
+    return cell.verdict == Verdict::kInconclusive && cell.change;
+  });
+}
+
+GateResult confirmed(const GateResult& first, const GateResult& second) {
+  std::map<std::string, const JudgedCell*> again;
+  for (const JudgedCell& cell : second.cells) {
+    again.emplace(id_of(cell.key), &cell);
+  }
+  GateResult result = first;
+  for (JudgedCell& cell : result.cells) {
+    if (cell.verdict != Verdict::kRegression) {
+      continue;
+    }
+    const auto found = again.find(id_of(cell.key));
+    const JudgedCell* repeat = found == again.end() ? nullptr : found->second;
+    std::string seen = repeat == nullptr ? "nothing" : std::string(name_of(repeat->verdict));
+    if (repeat != nullptr && repeat->change) {
+      seen += ", " + std::string(repeat->change->estimate >= 1 ? "+" : "") +
+              fixed(100 * (repeat->change->estimate - 1), 2) + " %";
+    }
+    const bool repeats = repeat != nullptr && repeat->verdict == Verdict::kRegression;
+    cell.verdict = repeats ? Verdict::kRegression : Verdict::kInconclusive;
+    cell.reason +=
+        (cell.reason.empty() ? "" : "; ") +
+        ((repeats ? "a second series repeats it: " : "a second series does not repeat it: ") +
+         seen);
+  }
+  return result;
+}
+
+ExitCode exit_code(const GateResult& result, bool strict) {
+  const auto any = [&](Verdict verdict) {
+    return std::any_of(result.cells.begin(), result.cells.end(),
+                       [&](const JudgedCell& cell) { return cell.verdict == verdict; });
+  };
+  const bool is_compared =
+      std::any_of(result.cells.begin(), result.cells.end(), [](const JudgedCell& cell) {
+        return cell.verdict == Verdict::kPass || cell.verdict == Verdict::kImprovement ||
+               cell.verdict == Verdict::kRegression || cell.verdict == Verdict::kInconclusive;
+      });
+  if (any(Verdict::kIncorrect)) {
+    return ExitCode::kIncorrect;
+  }
+  if (any(Verdict::kIncomparable) || any(Verdict::kMissing) || !is_compared) {
+    return ExitCode::kIncomparable;
+  }
+  if (std::any_of(result.cells.begin(), result.cells.end(),
+                  [](const JudgedCell& cell) { return cell.unfit; })) {
+    return ExitCode::kUnfit;
+  }
+  if (any(Verdict::kRegression)) {
+    return ExitCode::kRegression;
+  }
+  return strict && any(Verdict::kInconclusive) ? ExitCode::kInconclusive : ExitCode::kFine;
+}
+
+}  // namespace mla_bench

@@ -1,0 +1,406 @@
+// Verdicts of the gate: every kind of cell, and how often it errs on simulated processes.
+#include "gate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "example_result.hpp"
+#include "gate_report.hpp"
+#include "json_access.hpp"
+
+namespace mla_bench {
+namespace {
+
+ProcessFinding timed(double ns) {
+  return {.status = Status::kPassed,
+          .reason = "",
+          .ns = ns,
+          .rounds = 3,
+          .unfit = false,
+          .error_over_bound = 0.25,
+          .frobenius_error = 1e-7};
+}
+
+ProcessFinding without_time(Status status, const std::string& reason) {
+  return {.status = status, .reason = reason};
+}
+
+CellEvidence cell_of(const std::string& variant, const std::vector<ProcessFinding>& processes) {
+  CellEvidence cell;
+  cell.key.variant = variant;
+  cell.key.place = {.backend = Backend::kCuda, .device = "GPU-1", .threads = 0};
+  cell.device_name = "NVIDIA H200";
+  cell.device = {{"device", "NVIDIA H200"}, {"UUID", "GPU-1"}, {"driver", "580"}};
+  cell.build = {{"flags", "-O3"}};
+  cell.processes = processes;
+  return cell;
+}
+
+// Processes that lie 0.1 % around `ns`.
+CellEvidence steady(const std::string& variant, double ns, int processes = 5) {
+  std::vector<ProcessFinding> findings;
+  for (int i = 0; i < processes; ++i) {
+    findings.push_back(timed(ns * (1 + 0.001 * (i % 3 - 1))));
+  }
+  return cell_of(variant, findings);
+}
+
+JudgedCell verdict_on(const CellEvidence& baseline, const CellEvidence& candidate,
+                      const GateRules& rules = {}) {
+  const GateResult result = judge(std::vector{baseline}, std::vector{candidate}, rules);
+  EXPECT_EQ(result.cells.size(), 1u);
+  return result.cells.front();
+}
+
+ExitCode code_of(const std::vector<CellEvidence>& baseline,
+                 const std::vector<CellEvidence>& candidate, bool strict = false) {
+  return exit_code(judge(baseline, candidate, {}), strict);
+}
+
+TEST(Gate, TimesAreJudgedByTheThreshold) {
+  const CellEvidence base = steady("tiled", 1000);
+  const JudgedCell same = verdict_on(base, steady("tiled", 1000));
+  EXPECT_EQ(same.verdict, Verdict::kPass);
+  ASSERT_TRUE(same.change);
+  EXPECT_NEAR(same.change->estimate, 1, 1e-9);
+  EXPECT_GT(same.change->detectable, 0.03);
+  EXPECT_LT(same.change->detectable, 0.035);
+  EXPECT_EQ(verdict_on(base, steady("tiled", 1020)).verdict, Verdict::kPass);
+  EXPECT_EQ(verdict_on(base, steady("tiled", 1050)).verdict, Verdict::kRegression);
+  EXPECT_EQ(verdict_on(base, steady("tiled", 950)).verdict, Verdict::kImprovement);
+  // 1.5 % is a regression for those who ask for 1 %.
+  EXPECT_EQ(verdict_on(base, steady("tiled", 1015), {.threshold = 0.01}).verdict,
+            Verdict::kRegression);
+  EXPECT_EQ(verdict_on(base, steady("tiled", 1015), {.threshold = 0.03}).verdict, Verdict::kPass);
+}
+
+TEST(Gate, NoiseIsInconclusiveAndNeverAPass) {
+  const CellEvidence noisy =
+      cell_of("tiled", {timed(1000), timed(1100), timed(900), timed(1050), timed(960)});
+  const JudgedCell judged = verdict_on(noisy, noisy);
+  EXPECT_EQ(judged.verdict, Verdict::kInconclusive);
+  EXPECT_GT(judged.change->detectable, 0.1);
+  EXPECT_EQ(code_of({noisy}, {noisy}), ExitCode::kFine);
+  EXPECT_EQ(code_of({noisy}, {noisy}, true), ExitCode::kInconclusive);
+  EXPECT_FALSE(is_settled(judge(std::vector{noisy}, std::vector{noisy}, {})));
+}
+
+TEST(Gate, PairsCancelWhatDriftsOnBoth) {
+  // 30 % of drift over the series, 0.1 % between the two of a pair.
+  std::vector<ProcessFinding> base;
+  std::vector<ProcessFinding> candidate;
+  for (int i = 0; i < 5; ++i) {
+    base.push_back(timed(1000 + 60 * i));
+    candidate.push_back(timed((1000 + 60 * i) * (1 + 0.0005 * (i % 3))));
+  }
+  EXPECT_EQ(
+      verdict_on(cell_of("tiled", base), cell_of("tiled", candidate), {.is_paired = true}).verdict,
+      Verdict::kPass);
+  EXPECT_EQ(verdict_on(cell_of("tiled", base), cell_of("tiled", candidate)).verdict,
+            Verdict::kInconclusive);
+  // A process that lost its time takes its partner with it.
+  candidate[1] = without_time(Status::kUntrusted, "throttled");
+  const JudgedCell judged =
+      verdict_on(cell_of("tiled", base), cell_of("tiled", candidate), {.is_paired = true});
+  EXPECT_EQ(judged.verdict, Verdict::kPass);
+  EXPECT_EQ(judged.baseline_processes, 4);
+  EXPECT_EQ(judged.candidate_processes, 4);
+}
+
+TEST(Gate, TheSpreadOfOneProcessIsNotKnown) {
+  const JudgedCell one = verdict_on(steady("tiled", 1000, 1), steady("tiled", 1000, 1));
+  EXPECT_EQ(one.verdict, Verdict::kIncomparable);
+  EXPECT_NE(one.reason.find("several"), std::string::npos) << one.reason;
+  // The other side tells it.
+  EXPECT_EQ(verdict_on(steady("tiled", 1000, 1), steady("tiled", 1000)).verdict, Verdict::kPass);
+  CellEvidence single = steady("tiled", 1000, 1);
+  single.processes.front().rounds = 1;
+  EXPECT_EQ(verdict_on(single, steady("tiled", 1000)).verdict, Verdict::kIncomparable);
+  EXPECT_EQ(code_of({single}, {steady("tiled", 1000)}), ExitCode::kIncomparable);
+}
+
+TEST(Gate, EveryCellOfEitherSideHasAVerdict) {
+  const CellEvidence a = steady("a", 1000);
+  const CellEvidence b = steady("b", 1000);
+  const CellEvidence skipped = cell_of("b", {without_time(Status::kSkipped, "no memory")});
+  const CellEvidence wrong = cell_of(
+      "b", {timed(1000), without_time(Status::kIncorrect, "k[0] is 1, not 2"), timed(1000)});
+  const CellEvidence crashed = cell_of("b", {without_time(Status::kFailed, "signal 11")});
+  const CellEvidence untrusted =
+      cell_of("b", {without_time(Status::kUntrusted, "clock"), timed(1000)});
+  struct Case {
+    std::string name;
+    std::vector<CellEvidence> baseline;
+    std::vector<CellEvidence> candidate;
+    Verdict last;
+    ExitCode code;
+  };
+  for (const Case& tried : {
+           Case{"missing", {a, b}, {a}, Verdict::kMissing, ExitCode::kIncomparable},
+           Case{"new", {a}, {a, b}, Verdict::kNew, ExitCode::kFine},
+           Case{"now skipped", {a, b}, {a, skipped}, Verdict::kMissing, ExitCode::kIncomparable},
+           Case{"both skip", {a, skipped}, {a, skipped}, Verdict::kSkipped, ExitCode::kFine},
+           Case{"once skipped", {a, skipped}, {a, b}, Verdict::kNew, ExitCode::kFine},
+           Case{"wrong", {a, b}, {a, wrong}, Verdict::kIncorrect, ExitCode::kIncorrect},
+           Case{"new and wrong", {a}, {a, wrong}, Verdict::kIncorrect, ExitCode::kIncorrect},
+           Case{"crashed", {a, b}, {a, crashed}, Verdict::kIncorrect, ExitCode::kIncorrect},
+           Case{"no baseline",
+                {a, crashed},
+                {a, b},
+                Verdict::kIncomparable,
+                ExitCode::kIncomparable},
+           Case{"untrusted", {a, b}, {a, untrusted}, Verdict::kInconclusive, ExitCode::kFine},
+           Case{"zero matches", {}, {b}, Verdict::kNew, ExitCode::kIncomparable},
+           Case{"only skipped", {skipped}, {skipped}, Verdict::kSkipped, ExitCode::kIncomparable},
+       }) {
+    const GateResult result = judge(tried.baseline, tried.candidate, {});
+    ASSERT_FALSE(result.cells.empty()) << tried.name;
+    EXPECT_EQ(name_of(result.cells.back().verdict), name_of(tried.last)) << tried.name;
+    EXPECT_FALSE(result.cells.back().reason.empty()) << tried.name;
+    EXPECT_EQ(exit_code(result, false), tried.code) << tried.name;
+  }
+}
+
+TEST(Gate, ThrottledProcessesMakeTheEnvironmentUnfit) {
+  ProcessFinding hot = without_time(Status::kUntrusted, "thermal slowdown");
+  hot.unfit = true;
+  const CellEvidence throttled = cell_of("a", {hot, hot, timed(1000)});
+  EXPECT_EQ(code_of({steady("a", 1000)}, {throttled}), ExitCode::kUnfit);
+  // A minority is left out.
+  const CellEvidence mostly = cell_of("a", {hot, timed(1000), timed(1001), timed(1000)});
+  EXPECT_EQ(code_of({steady("a", 1000)}, {mostly}), ExitCode::kFine);
+}
+
+TEST(Gate, OtherCircumstancesAreIncomparableUnlessAllowed) {
+  const CellEvidence base = steady("a", 1000);
+  CellEvidence other = base;
+  other.device.back().second = "590";
+  const JudgedCell refused = verdict_on(base, other);
+  EXPECT_EQ(refused.verdict, Verdict::kIncomparable);
+  EXPECT_EQ(refused.reason, "driver 590 instead of 580");
+  const JudgedCell allowed = verdict_on(base, other, {.allow_environment = true});
+  EXPECT_EQ(allowed.verdict, Verdict::kPass);
+  EXPECT_EQ(allowed.reason, "allowed: driver 590 instead of 580");
+
+  CellEvidence debug = base;
+  debug.build.front().second = "-O0";
+  EXPECT_EQ(verdict_on(base, debug).verdict, Verdict::kIncomparable);
+  EXPECT_EQ(verdict_on(base, debug, {.compares_build = false}).verdict, Verdict::kPass);
+
+  // Another GPU of the same kind: the same cell all the same.
+  CellEvidence elsewhere = base;
+  elsewhere.key.place.device = "GPU-2";
+  elsewhere.device[1].second = "GPU-2";
+  EXPECT_EQ(verdict_on(base, elsewhere).reason, "UUID GPU-2 instead of GPU-1");
+
+  CellEvidence mixed = base;
+  mixed.conflict = "driver 590 instead of 580";
+  EXPECT_EQ(verdict_on(mixed, base).verdict, Verdict::kIncomparable);
+}
+
+TEST(Gate, AccuracyIsGatedLikeTime) {
+  const CellEvidence base = steady("a", 1000);
+  CellEvidence less = base;
+  for (ProcessFinding& process : less.processes) {
+    process.frobenius_error = 3e-7;
+  }
+  const JudgedCell judged = verdict_on(base, less);
+  EXPECT_EQ(judged.verdict, Verdict::kRegression);
+  EXPECT_NE(judged.reason.find("Frobenius error grew from 1e-07 to 3e-07"), std::string::npos)
+      << judged.reason;
+  EXPECT_EQ(verdict_on(base, less, {.error_factor = 4}).verdict, Verdict::kPass);
+  EXPECT_EQ(verdict_on(less, base).verdict, Verdict::kPass);
+}
+
+TEST(Gate, WhatTheClockDidIsTold) {
+  const auto at_clock = [](double ns, double mhz) {
+    CellEvidence cell = steady("a", ns);
+    for (ProcessFinding& process : cell.processes) {
+      process.clock_mhz = mhz;
+    }
+    return cell;
+  };
+  const JudgedCell slower = verdict_on(at_clock(1000, 1980), at_clock(1100, 1800));
+  EXPECT_EQ(slower.verdict, Verdict::kRegression);
+  ASSERT_TRUE(slower.cycles);
+  EXPECT_NEAR(*slower.cycles, 1, 1e-9);
+  EXPECT_EQ(slower.reason, "in cycles +0.00 %, the clock moved by -9.09 %");
+  EXPECT_EQ(verdict_on(at_clock(1000, 1980), at_clock(1000, 1980)).reason, "");
+  EXPECT_FALSE(verdict_on(steady("a", 1000), at_clock(1000, 1980)).cycles);
+}
+
+TEST(Gate, PrecedenceOfExitCodes) {
+  const CellEvidence slow = steady("a", 1100);
+  const CellEvidence wrong = cell_of("b", {without_time(Status::kIncorrect, "wrong")});
+  const std::vector base{steady("a", 1000), steady("b", 1000)};
+  EXPECT_EQ(code_of(base, {slow, steady("b", 1000)}, true), ExitCode::kRegression);
+  EXPECT_EQ(code_of(base, {slow}), ExitCode::kIncomparable);
+  EXPECT_EQ(code_of(base, {slow, wrong}), ExitCode::kIncorrect);
+}
+
+TEST(Gate, ARegressionMustRepeat) {
+  const GateResult first =
+      judge(std::vector{steady("a", 1000)}, std::vector{steady("a", 1100)}, {});
+  const GateResult calm = judge(std::vector{steady("a", 1000)}, std::vector{steady("a", 1000)}, {});
+  EXPECT_EQ(confirmed(first, first).cells.front().verdict, Verdict::kRegression);
+  EXPECT_EQ(confirmed(first, calm).cells.front().verdict, Verdict::kInconclusive);
+  EXPECT_NE(confirmed(first, calm).cells.front().reason.find("pass, +0.00 %"), std::string::npos);
+  EXPECT_EQ(confirmed(calm, first).cells.front().verdict, Verdict::kPass);
+}
+
+// ---- documents ----------------------------------------------------------------------------------
+
+RecordedDocument run_of(double ns, const std::string& flags = "-O3") {
+  RecordedDocument run{.path = "a.json", .version = "0.1.0", .commit = "c", .flags = flags};
+  Device device;
+  device.backend = Backend::kCuda;
+  device.uuid = "GPU-1";
+  device.name = "NVIDIA H200";
+  run.document.devices.push_back({.device = device});
+  Result result = example_result();
+  result.rounds.clear();
+  for (const double factor : {1.0, 1.01}) {
+    Round round;
+    round.long_launches = 1;
+    round.samples_ns = {factor * ns};
+    result.rounds.push_back(round);
+  }
+  result.summary = summarize(result.rounds);
+  run.document.cells = {result};
+  return run;
+}
+
+TEST(GateEvidence, AProcessIsOneValueHoweverManyRounds) {
+  const std::vector<CellEvidence> cells = evidence_of(std::vector{run_of(1000), run_of(2000)});
+  ASSERT_EQ(cells.size(), 1u);
+  ASSERT_EQ(cells[0].processes.size(), 2u);
+  EXPECT_DOUBLE_EQ(cells[0].processes[0].ns, 1005);
+  EXPECT_DOUBLE_EQ(cells[0].processes[1].ns, 2010);
+  EXPECT_EQ(cells[0].processes[0].rounds, 2);
+  EXPECT_EQ(cells[0].conflict, "");
+}
+
+TEST(GateEvidence, MergedRunsAreTheSameEvidence) {
+  const std::vector runs{run_of(1000), run_of(2000), run_of(1500)};
+  Document whole = merge_runs(runs);
+  whole.started_at = "2026-11-29T16:03:00Z";
+  const RecordedDocument merged = document_from_text(to_text(whole), "base.json", Detail::kAll);
+  ASSERT_EQ(merged.document.cells.size(), 1u);
+  EXPECT_EQ(merged.document.cells[0].rounds.size(), 6u);
+  const std::vector<CellEvidence> one = evidence_of(std::vector{merged});
+  const std::vector<CellEvidence> three = evidence_of(runs);
+  ASSERT_EQ(one[0].processes.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_DOUBLE_EQ(one[0].processes[i].ns, three[0].processes[i].ns);
+  }
+  EXPECT_THROW(merge_runs({}), std::invalid_argument);
+}
+
+TEST(GateEvidence, WhatDocumentsLackOrDisagreeOn) {
+  RecordedDocument empty = run_of(1000);
+  empty.document.cells.clear();
+  const std::vector<CellEvidence> cells =
+      evidence_of(std::vector{empty, run_of(1000), run_of(1000, "-O0")});
+  ASSERT_EQ(cells[0].processes.size(), 3u);
+  EXPECT_EQ(cells[0].processes[0].status, Status::kSkipped);
+  EXPECT_EQ(cells[0].conflict, "flags -O0 instead of -O3");
+
+  RecordedDocument negative = run_of(1000);
+  for (Round& round : negative.document.cells[0].rounds) {
+    round.samples_ns = {-1};
+  }
+  EXPECT_EQ(evidence_of(std::vector{negative})[0].processes[0].status, Status::kUntrusted);
+}
+
+TEST(GateReport, EveryFormatHoldsEveryVerdict) {
+  const GateResult result =
+      judge(std::vector{steady("a", 1000), steady("b<c", 1000), steady("gone", 1)},
+            std::vector{steady("a", 1100), steady("b<c", 1000)}, {});
+  const GateHeading heading{.baseline = "base.json", .candidate = "new.json", .strict = false};
+  for (const GateFormat format : kGateFormats) {
+    const std::string text = render(result, heading, format);
+    for (const char* part : {"regression", "pass", "missing", "base.json", "new.json"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << name_of(format) << ": " << part;
+    }
+  }
+  const Json json = parse_json(render(result, heading, GateFormat::kJson), "the report");
+  EXPECT_EQ(json["exit_code"], 5);
+  EXPECT_NEAR(json["cells"][0]["change"]["ratio"].get<double>(), 1.1, 1e-9);
+  const std::string junit = render(result, heading, GateFormat::kJunit);
+  EXPECT_NE(junit.find("tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\""), std::string::npos);
+}
+
+// ---- error rates --------------------------------------------------------------------------------
+
+// Processes of one cell, drawn anew for every trial: the run drifts, and each process has noise of
+// its own.
+class Simulation {
+ public:
+  Simulation(double drift, double noise) : drift_(drift), noise_(noise) {}
+
+  // The verdict of a series of pairs that is looked at as gate --against does it.
+  Verdict series(double change, double threshold) {
+    GateRules rules{.threshold = threshold, .is_paired = true};
+    std::vector<ProcessFinding> base;
+    std::vector<ProcessFinding> candidate;
+    double level = 0;
+    for (int pairs = 1;; ++pairs) {
+      level += drift_ * normal_(engine_);
+      base.push_back(timed(1000 * std::exp(level + noise_ * normal_(engine_))));
+      candidate.push_back(timed(1000 * (1 + change) * std::exp(level + noise_ * normal_(engine_))));
+      if (pairs >= 5 && (pairs - 5) % 4 == 0) {
+        const JudgedCell judged = verdict_on(cell_of("a", base), cell_of("a", candidate), rules);
+        if (judged.verdict != Verdict::kInconclusive || pairs == 21) {
+          return judged.verdict;
+        }
+      }
+    }
+  }
+
+  int count(Verdict verdict, int trials, double change, double threshold) {
+    int counted = 0;
+    for (int i = 0; i < trials; ++i) {
+      counted += series(change, threshold) == verdict ? 1 : 0;
+    }
+    return counted;
+  }
+
+ private:
+  double drift_;
+  double noise_;
+  std::mt19937_64 engine_{20261129};
+  std::normal_distribution<double> normal_;
+};
+
+TEST(GateErrorRates, NoFalseAlarmAtTheNoiseOfAGpu) {
+  Simulation gpu(0.001, 0.0006);  // results/h200/repeat/
+  EXPECT_EQ(gpu.count(Verdict::kPass, 1000, 0, 0.01), 1000);
+  Simulation restless(0.01, 0.006);
+  EXPECT_EQ(restless.count(Verdict::kRegression, 1000, 0, 0.03), 0);
+}
+
+TEST(GateErrorRates, TheThresholdAndTwoPointsAreFound) {
+  Simulation gpu(0.001, 0.0006);
+  EXPECT_EQ(gpu.count(Verdict::kRegression, 299, 0.03, 0.01), 299);
+  EXPECT_EQ(gpu.count(Verdict::kRegression, 299, 0.05, 0.03), 299);
+  Simulation restless(0.005, 0.003);
+  EXPECT_EQ(restless.count(Verdict::kRegression, 299, 0.05, 0.03), 299);
+}
+
+// Where the noise is far above the threshold nothing but alpha holds a false verdict back: 1 % of
+// a series, on either side. Both bounds are four standard deviations above it.
+TEST(GateErrorRates, AlphaHoldsWhereNoiseIsLarge) {
+  constexpr int kTrials = 4000;
+  constexpr int kMost = 40 + 25;
+  Simulation loud(0.02, 0.05);
+  EXPECT_LE(loud.count(Verdict::kRegression, kTrials, 0, 0.01), kMost);
+  // A slow-down at the threshold must not pass either.
+  EXPECT_LE(loud.count(Verdict::kPass, kTrials, 0.01, 0.01), kMost);
+}
+
+}  // namespace
+}  // namespace mla_bench
