@@ -9,7 +9,7 @@
 namespace mla_bench {
 
 // The contract between a user and a variant:
-//   fp32  fp32 stored, fp32-level error (plain FMA, or 3xTF32 that reaches it)
+//   fp32  fp32 stored, fp32-level error (plain FMA, or split operands that reach it)
 //   tf32  fp32 stored, operands may be rounded to TF32
 //   bf16  bfloat16 stored, fp32 accumulation, the latent may be rounded to bfloat16
 //   fp16  binary16 stored, fp32 accumulation, the latent may be rounded to binary16

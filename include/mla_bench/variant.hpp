@@ -26,7 +26,7 @@ constexpr std::string_view name_of(Backend backend) {
 
 // The part of a processor that does a variant's products. It picks the roofline's ceiling and the
 // error bound: tensor cores truncate their sums, and reach fp32 only by splitting operands
-// (3xTF32).
+// (3xTF32 and the like).
 enum class Unit { kFma, kTensorCore };
 
 constexpr std::string_view name_of(Unit unit) {

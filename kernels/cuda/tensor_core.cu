@@ -4,11 +4,13 @@
 //   streamed  more rows of a low rank: all weights stay in shared memory, hidden streams past them
 //   tiled     everything else: two products with the latent in global memory between them
 //
-// fp32 is 3xTF32, with the error of fp32; tf32 rounds its operands to nearest; 16-bit types round
-// the latent. Sums are made in a fixed order: a run repeats bit by bit.
+// fp32 splits its operands (cuda/mma.cuh): 3xTF32 in the cluster form, where preparing operands costs
+// more than multiplying them, TF32 with BF16 for the rests in the others. tf32 rounds its operands to
+// nearest; 16-bit types round the latent. Sums are made in a fixed order: a run repeats bit by bit.
 //
-// Needs: sm_80. Limits: mma.sync reaches some 60 % of what wgmma would on an H200, which shows
-// where `tiled` is bound by arithmetic. Improves on cooperative: arithmetic costs a tenth, so that
+// Needs: sm_80. Limits: mma.sync reaches half of what wgmma does on an H200, which shows where
+// `tiled` is bound by arithmetic (DeepSeek-V3's shape in bf16 takes twice cuBLASLt's time), and
+// `streamed` pays 5 us for its weights. Improves on cooperative: arithmetic costs a tenth, so that
 // what remains at few rows is the way through the memories.
 
 #include <array>
@@ -140,7 +142,7 @@ TiledProduct<Tile::M> tiled_product(std::int64_t rows, std::int64_t columns, int
 template <Math M>
 TiledProduct<M> tiled_product(std::int64_t rows, std::int64_t depth, std::int64_t columns,
                               int halves, const Device& device) {
-  // 3xTF32 holds three sums where others hold one.
+  // Split fp32 holds three sums where others hold one.
   using Large = std::conditional_t<M == Math::kTf32AndBf16, ProductTile<M, 128, 64, 32, 32, true>,
                                    ProductTile<M, 128, 128, 64, 64, true>>;
   using Small = ProductTile<M, 64, 64, 32, 32, true>;
@@ -243,7 +245,7 @@ Prepared prepare(const Problem& problem, Precision precision, const Device& devi
 extern const Variant tensor_core;
 constinit const Variant tensor_core{
     .name = "tensor_core",
-    .summary = "the cooperative idea on tensor cores: 3xTF32 for fp32, TF32, BF16, FP16",
+    .summary = "the cooperative idea on tensor cores: split fp32, TF32, BF16, FP16",
     .backend = Backend::kCuda,
     .unit = unit,
     .executed_flops = executed_flops,
