@@ -19,6 +19,8 @@ constexpr double kPessimisticEfficiency = 0.02;
 // Launches that a cell costs at least: check, estimate, warm-up, one round of three samples,
 // recheck.
 constexpr double kFewestLaunches = 12;
+// And a cold one: turns of its ring of operand sets, for the estimate and three samples.
+constexpr double kFewestTurns = 4;
 // FLOPs of one fp32 lane and cycle (a fused multiply-add), and lanes of one SM or core.
 constexpr double kFlopsPerLane = 2;
 constexpr double kLanesPerSm = 128;
@@ -225,10 +227,14 @@ double predicted_host_bytes(const Problem& problem, Precision precision) {
   return tensors + reference;
 }
 
+std::int64_t ring_of(const Cell& cell, const Device& device) {
+  return ring_size(cell.l2, OperandSet::operand_bytes(cell.problem, stored_type(cell.precision)),
+                   device.last_level_cache);
+}
+
 double predicted_device_bytes(const Variant& variant, const Cell& cell, const Device& device) {
   const StoredType type = stored_type(cell.precision);
-  const std::int64_t ring =
-      ring_size(cell.l2, OperandSet::operand_bytes(cell.problem, type), device.last_level_cache);
+  const std::int64_t ring = ring_of(cell, device);
   const std::int64_t sets = cell.l2 == L2State::kCold ? kColdProofFactor * ring : ring;
   return static_cast<double>(sets) *
              static_cast<double>(OperandSet::allocated_bytes(cell.problem, type)) +
@@ -252,7 +258,9 @@ std::string reason_to_skip(const Variant& variant, const Cell& cell, const Devic
     return "needs " + human_bytes(needed) + " of host memory, " +
            human_bytes(static_cast<double>(host.free_memory)) + " are free";
   }
-  const double predicted_s = kFewestLaunches * predicted_launch_s(variant, cell.problem, device);
+  const double launches =
+      std::max(kFewestLaunches, kFewestTurns * static_cast<double>(ring_of(cell, device)));
+  const double predicted_s = launches * predicted_launch_s(variant, cell.problem, device);
   if (!force && predicted_s > seconds) {
     return "predicted to take " + human_time(predicted_s * 1e9) + ", more than the " +
            fixed(seconds, seconds < 10 ? 1 : 0) + " s of --time-budget; --force runs it";

@@ -400,6 +400,17 @@ TEST(Skip, ASmallBudgetIsToldAsItIs) {
   EXPECT_SAYS(skip_of(options, kOneGpu), "more than the 0.5 s of --time-budget");
 }
 
+// A cold pass is a turn of hundreds of operand sets.
+TEST(Skip, NaiveAtTheHeadlineIsTooSlowForAColdCpu) {
+  RunOptions options = options_on(request(Kind::kCpu));
+  options.variants = {"naive"};
+  EXPECT_EQ(skip_of(options, kNoGpu), "");
+  options.l2_states = {L2State::kCold};
+  EXPECT_SAYS(skip_of(options, kNoGpu), "predicted to take");
+  options.force = true;
+  EXPECT_EQ(skip_of(options, kNoGpu), "");
+}
+
 TEST(Skip, NaiveAtTheHeadlineRuns) {
   for (const DeviceList& devices : {kOneGpu, kNoGpu}) {
     RunOptions options = options_on(request(Kind::kAuto));
