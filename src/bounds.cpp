@@ -102,8 +102,7 @@ Arithmetic arithmetic_of(const Problem& problem, Precision precision, Unit unit)
       // cut again, 3 * 2^-23: 7 * 2^-22 a product. With the two products of a rest in BF16, a rest
       // is rounded to below 2^-11, and two roundings of 2^-8 each make 4 * 2^-19 of them.
       const double cut = 7 * kTf32Roundoff * kTf32Roundoff;
-      const double rounded =
-          4 * kTf32Roundoff * kBf16.roundoff + kTf32Roundoff * kTf32Roundoff;
+      const double rounded = 4 * kTf32Roundoff * kBf16.roundoff + kTf32Roundoff * kTf32Roundoff;
       const double split = std::max(cut, rounded);
       const double chains = 3;
       return {composed({split, std::max(fma_down, tensor_core_sum(model_dim, chains, kTf32Step))}),

@@ -392,8 +392,8 @@ double launch_duration_ns(std::vector<KernelRecord> records, std::size_t kernels
                              " kernels of a pass of " + std::to_string(launches) + " launches of " +
                              std::to_string(kernels));
   }
-  // The later half, whose clock has settled. The stamps tick coarsely (256 ns were seen on an H200):
-  // a mean sees through that, a median does not.
+  // The later half, whose clock has settled. The stamps tick coarsely (256 ns were seen on an
+  // H200): a mean sees through that, a median does not.
   const std::int64_t settled = (launches + 1) / 2;
   double total_ns = 0;
   for (std::size_t i = records.size() - 1 - kernels * static_cast<std::size_t>(settled);

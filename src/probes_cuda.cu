@@ -330,10 +330,9 @@ Launch empty_launch(std::span<const KernelFacts> kernels) {
   int device = 0;
   int limit = 0;
   MLA_BENCH_CHECK(cudaGetDevice(&device));
+  MLA_BENCH_CHECK(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   MLA_BENCH_CHECK(
-      cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  MLA_BENCH_CHECK(cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       limit));
+      cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit));
   return [shapes](Stream stream) {
     for (const KernelFacts& shape : shapes) {
       cudaLaunchAttribute cluster = {};

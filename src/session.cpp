@@ -439,9 +439,8 @@ Referee Session::witness(const std::string& id) {
   if (referee.missing.empty()) {
     referee.gap_ns = gap;
     referee.duration_ns = open.period_ns - gap;
-    referee.empty_gap_ns =
-        gap_ns({executor.empty_launch(open.kernels)}, open.floors.empty_ns, kWitnessedLaunches,
-               referee.missing);
+    referee.empty_gap_ns = gap_ns({executor.empty_launch(open.kernels)}, open.floors.empty_ns,
+                                  kWitnessedLaunches, referee.missing);
     const auto kernels = static_cast<double>(std::max<std::size_t>(1, open.kernels.size()));
     referee.band_ns = kernels * gap_band_ns() + kGapSlackOfPeriod * open.period_ns;
   }

@@ -78,8 +78,8 @@ class PushBarrier {
   }
 
   // All arrivals and all bytes are there, and may be read. Acquired by the block alone, as CUTLASS
-  // does: the bytes lie in its own shared memory, and an acquire by the cluster would also empty the
-  // L1 cache of global data.
+  // does: the bytes lie in its own shared memory, and an acquire by the cluster would also empty
+  // the L1 cache of global data.
   __device__ void wait() {
     asm volatile(
         "{\n"

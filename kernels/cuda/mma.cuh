@@ -1,15 +1,15 @@
-// Matrix products of one warp on tensor cores: operands, their rounding or splitting, and sums. A step
-// multiplies a left operand of 16 rows by right operands of 8 columns, kStepDepth deep. Lane
+// Matrix products of one warp on tensor cores: operands, their rounding or splitting, and sums. A
+// step multiplies a left operand of 16 rows by right operands of 8 columns, kStepDepth deep. Lane
 // 4 g + q (g 0..7, q 0..3) holds, in the PTX manual's terms for m16n8k8 and m16n8k16,
 //
 //   left   words 0, 2: row g,  words 1, 3: row g + 8;   words 0, 1: the first half of the depth,
 //   right  column g;           word 0: the first half     words 2, 3 and word 1: the second half
 //   sums   0, 1: row g, columns 2 q and 2 q + 1;        2, 3: row g + 8, the same columns
 //
-// of one instruction, and as many words again of the second where a step is two. A half is four fp32
-// values, one a word, or eight 16-bit values, two a word: lane q holds the q-th word. Which k an
-// instruction means by the q-th word is for the caller to choose, as long as both operands agree: a
-// sum does not care about its order.
+// of one instruction, and as many words again of the second where a step is two. A half is four
+// fp32 values, one a word, or eight 16-bit values, two a word: lane q holds the q-th word. Which k
+// an instruction means by the q-th word is for the caller to choose, as long as both operands
+// agree: a sum does not care about its order.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -27,12 +27,12 @@ enum class Math {
   kTf32,
   kBf16,
   kFp16,
-  // fp32 from TF32: x = large + rest, and of (large + rest) (large + rest) all but rest * rest. Three
-  // TF32 instructions.
+  // fp32 from TF32: x = large + rest, and of (large + rest) (large + rest) all but rest * rest.
+  // Three TF32 instructions.
   k3xTf32,
-  // The same with the two products of a rest in BF16, whose roundings to 2^-8 are 2^-19 of the whole.
-  // A TF32 instruction of mma.sync costs twice a BF16 one of twice the depth
-  // (H200), so that this takes half the time of 3xTF32, for more preparation of the operands.
+  // The same with the two products of a rest in BF16, whose roundings to 2^-8 are 2^-19 of the
+  // whole. A TF32 instruction of mma.sync costs twice a BF16 one of twice the depth (H200), so that
+  // this takes half the time of 3xTF32, for more preparation of the operands.
   kTf32AndBf16,
 };
 
@@ -171,13 +171,12 @@ __device__ inline void multiply_fp16(float (&sums)[4], const std::uint32_t (&lef
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
 
-// The sums of one 16 x 8 tile. Those of fp32 keep small products apart from large ones, so that they
-// are not cut off against them, and so that neither waits for the other.
+// The sums of one 16 x 8 tile. Those of fp32 keep small products apart from large ones, so that
+// they are not cut off against them, and so that neither waits for the other.
 template <Math M>
 class TileSums {
  public:
-  static constexpr int kInstructions =
-      M == Math::k3xTf32 ? 3 : M == Math::kTf32AndBf16 ? 4 : 1;
+  static constexpr int kInstructions = M == Math::k3xTf32 ? 3 : M == Math::kTf32AndBf16 ? 4 : 1;
 
   // One of a step's instructions.
   template <int Which>
@@ -222,8 +221,8 @@ class TileSums {
   float small_[4] = {};
 };
 
-// A step of one left operand with several right ones. Each instruction goes through all tiles before
-// the next, so that no sum is needed again at once.
+// A step of one left operand with several right ones. Each instruction goes through all tiles
+// before the next, so that no sum is needed again at once.
 template <Math M, int Which = 0, typename Sums, int Tiles>
 __device__ void add_products(Sums (&sums)[Tiles], const LeftOperand<M>& left,
                              const RightOperand<M>* right) {

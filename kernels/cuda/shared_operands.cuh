@@ -48,9 +48,9 @@ __device__ LeftOperand<M> load_left(const Piece* rows, int step, int lane) {
   return LeftOperand<M>(words);
 }
 
-// A right tile is a weight matrix as it is: the columns along a row, rows one behind the other along
-// the depth, this many pieces from each other: enough for so many columns, and such that the eight
-// (16-bit) or four (fp32) rows that are loaded from at a time start in different banks.
+// A right tile is a weight matrix as it is: the columns along a row, rows one behind the other
+// along the depth, this many pieces from each other: enough for so many columns, and such that the
+// eight (16-bit) or four (fp32) rows that are loaded from at a time start in different banks.
 template <Math M>
 __host__ __device__ constexpr int right_pitch(int columns) {
   const int pieces = columns / kPieceElements<M>;
@@ -69,12 +69,11 @@ class RightTile {
     }
   }
 
-  // The right operands of two tiles, whose 16 columns start at `column`, for `step` of the depth. In
-  // fp32 the two interleave, which makes one load of two: the first has columns 0, 2, 4 .., the
+  // The right operands of two tiles, whose 16 columns start at `column`, for `step` of the depth.
+  // In fp32 the two interleave, which makes one load of two: the first has columns 0, 2, 4 .., the
   // second 1, 3, 5 ... In a 16-bit type they lie side by side.
   __device__ void load(RightOperand<M> (&right)[2], int step, int column) const {
-    const uint2* const from =
-        own_ + (step * kStepDepth<M> * pitch_ + column / kPieceElements<M>)*2;
+    const uint2* const from = own_ + (step * kStepDepth<M> * pitch_ + column / kPieceElements<M>)*2;
     std::uint32_t words[2][kRightWords<M>];
     if constexpr (kIs16Bit<M>) {
       load_transposed(&words[0][0], from);
@@ -156,7 +155,8 @@ struct OutputRow {
     }
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
-      pieces[piece] = make_uint4(words[piece][0], words[piece][1], words[piece][2], words[piece][3]);
+      pieces[piece] =
+          make_uint4(words[piece][0], words[piece][1], words[piece][2], words[piece][3]);
     }
   }
 

@@ -4,9 +4,10 @@
 //   streamed  more rows of a low rank: all weights stay in shared memory, hidden streams past them
 //   tiled     everything else: two products with the latent in global memory between them
 //
-// fp32 splits its operands (cuda/mma.cuh): 3xTF32 in the cluster form, where preparing operands costs
-// more than multiplying them, TF32 with BF16 for the rests in the others. tf32 rounds its operands to
-// nearest; 16-bit types round the latent. Sums are made in a fixed order: a run repeats bit by bit.
+// fp32 splits its operands (cuda/mma.cuh): 3xTF32 in the cluster form, where preparing operands
+// costs more than multiplying them, TF32 with BF16 for the rests in the others. tf32 rounds its
+// operands to nearest; 16-bit types round the latent. Sums are made in a fixed order: a run repeats
+// bit by bit.
 //
 // Needs: sm_80. Limits: mma.sync reaches half of what wgmma does on an H200, which shows where
 // `tiled` is bound by arithmetic (DeepSeek-V3's shape in bf16 takes twice cuBLASLt's time), and
@@ -61,8 +62,7 @@ std::optional<Fused<M>> cluster_form(const Problem& problem, const Device& devic
   constexpr int kBlocksPerMultiprocessor = kIs16Bit<M> ? 6 : 8;
   const std::int64_t blocks = ceil_div(problem.rows(), Plan::kRows) * Plan::kBlocks;
   if (device.sm < kFirstWithClusters || problem.model_dim != ModelDim || problem.rank != Rank ||
-      problem.columns() != Columns ||
-      blocks > kBlocksPerMultiprocessor * device.multiprocessors) {
+      problem.columns() != Columns || blocks > kBlocksPerMultiprocessor * device.multiprocessors) {
     return std::nullopt;
   }
   return Fused<M>{.kernel = tensor_core_cluster_kernel<kMath, ModelDim, Rank, Columns>,
@@ -86,13 +86,12 @@ std::optional<Fused<M>> streamed_form(const Problem& problem, const Device& devi
   if (RowTiles > 1 && tiles < std::int64_t{Plan::kWarps} * device.multiprocessors) {
     return std::nullopt;  // rows for every warp come first
   }
-  return Fused<M>{
-      .kernel = tensor_core_streamed_kernel<M, MaxRank, RowTiles>,
-      .shape = {.blocks = std::min<std::int64_t>(tiles, device.multiprocessors),
-                .threads = Plan::kThreads,
-                .shared_bytes = bytes},
-      .name = std::to_string(Plan::kRows) + " rows a warp, weights resident, " +
-              std::to_string(Plan::kStages) + " stages"};
+  return Fused<M>{.kernel = tensor_core_streamed_kernel<M, MaxRank, RowTiles>,
+                  .shape = {.blocks = std::min<std::int64_t>(tiles, device.multiprocessors),
+                            .threads = Plan::kThreads,
+                            .shared_bytes = bytes},
+                  .name = std::to_string(Plan::kRows) + " rows a warp, weights resident, " +
+                          std::to_string(Plan::kStages) + " stages"};
 }
 
 template <Math M>

@@ -1,10 +1,11 @@
-// tensor_core for few rows, where latency is all: a cluster of four blocks makes sixteen rows. It is
-// compiled for one model dimension, rank and number of columns: with one warp a scheduler every
+// tensor_core for few rows, where latency is all: a cluster of four blocks makes sixteen rows. It
+// is compiled for one model dimension, rank and number of columns: with one warp a scheduler every
 // instruction is on the critical path, and addresses known at compile time save 0.2 to 0.5 us.
 //
 //   hidden (16, Dm)        w_down (Dm, R)         latent (16, R)          w_up_k | w_up_v
 //   [  0, 1 |  2, 3 ]  @  [ 0 | 1 ]          =   sums of two halves   @  [ 0 | 1 | 2 | 3 | 0 ..]
-//                         [ 2 | 3 ]              of the depth            64 columns a block, in turn
+//                         [ 2 | 3 ]              of the depth            64 columns a block, in
+//                         turn
 //
 // Each block makes half of the latent's columns from half of the depth (its four warps share the
 // depth again) and pushes these sums to all four blocks; each then adds the two halves up, in this
@@ -67,8 +68,8 @@ struct ClusterPlan {
   static_assert(ModelDim % kPassDepth == 0 && 2 * Columns % (kBlocks * kBlockColumns) == 0);
 };
 
-// Loads `Bytes` (2, 4, 8 or 16) into as many words as they need. ptxas may not move it: loads go out
-// one behind the other, and none waits for arithmetic.
+// Loads `Bytes` (2, 4, 8 or 16) into as many words as they need. ptxas may not move it: loads go
+// out one behind the other, and none waits for arithmetic.
 template <int Bytes>
 __device__ void load_now(const char* from, std::uint32_t* words) {
   if constexpr (Bytes == 16) {
@@ -124,8 +125,7 @@ class RowSlice {
     if constexpr (Tile < Tiles) {
       constexpr int kLeft = Tiles - Tile;
       constexpr int kGroup = kLeft >= 4 ? 4 : kLeft >= 2 ? 2 : 1;
-      load_now<kGroup * kBytes>(row + kBytes * column(Tile, position),
-                                &words_[Tile * kBytes / 4]);
+      load_now<kGroup * kBytes>(row + kBytes * column(Tile, position), &words_[Tile * kBytes / 4]);
       load_from<Tile + kGroup>(row, position);
     }
   }
@@ -153,8 +153,8 @@ __device__ void right_operands(RightOperand<M> (&right)[Tiles], const RowSlice<M
   }
 }
 
-// Four neighbouring sums of a lane: rows g and g + 8 of the latent's column 2 q, then of 2 q + 1. In
-// this order they are the up-projection's left operand in fp32.
+// Four neighbouring sums of a lane: rows g and g + 8 of the latent's column 2 q, then of 2 q + 1.
+// In this order they are the up-projection's left operand in fp32.
 __device__ inline Quad<float> operator+(const Quad<float>& a, const Quad<float>& b) {
   return {a.at[0] + b.at[0], a.at[1] + b.at[1], a.at[2] + b.at[2], a.at[3] + b.at[3]};
 }
@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(ClusterPlan<M, ModelDim, Rank, Columns>::kThre
     const int row = min(first_row + group + 8 * half, rows - 1);
     hidden[half] = reinterpret_cast<const char*>(args.hidden + row * ModelDim + depth);
   }
-  const char* w_down = reinterpret_cast<const char*>(args.w_down + depth * Rank +
-                                                     rank_part * Plan::kBlockRanks);
+  const char* w_down =
+      reinterpret_cast<const char*>(args.w_down + depth * Rank + rank_part * Plan::kBlockRanks);
   std::uint32_t left[Plan::kSpans][2][Plan::kLaneWords];
   RowSlice<M, Plan::kDownTiles> right[Plan::kSpans][Plan::kLaneDepth];
   const auto load_pass = [&] {

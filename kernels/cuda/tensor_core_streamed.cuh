@@ -1,5 +1,5 @@
-// tensor_core for many rows of a low rank: a block keeps all weights in shared memory, and its warps
-// stream hidden past them, each its own sixteen or thirty-two rows at a time.
+// tensor_core for many rows of a low rank: a block keeps all weights in shared memory, and its
+// warps stream hidden past them, each its own sixteen or thirty-two rows at a time.
 //
 //   hidden (16, Dm) in chunks   w_down, resident   latent (16, R)   w_up_k | w_up_v, resident
 //   [ 0 | 1 | 2 | 0 | 1 ..]  @  [          ]   =   in registers  @  [                  ]  = kv
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank, RowTiles>::kThreads, 
   const std::int64_t stride = std::int64_t{gridDim.x} * Plan::kWarps;
   const std::int64_t first_tile = std::int64_t{blockIdx.x} + std::int64_t{gridDim.x} * warp;
 
-  // The next chunk to fetch of this warp's tiles, some chunks ahead of the one that it multiplies. A
-  // lane fetches the same piece of every kRowStep-th row.
+  // The next chunk to fetch of this warp's tiles, some chunks ahead of the one that it multiplies.
+  // A lane fetches the same piece of every kRowStep-th row.
   constexpr int kRowStep = 32 / Plan::kChunkPieces;
   const int fetch_piece = lane % Plan::kChunkPieces;
   const int fetch_row = lane / Plan::kChunkPieces;
@@ -192,8 +192,8 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank, RowTiles>::kThreads, 
   constexpr bool kRoundsWeights = M == Math::kTf32;
   if constexpr (kRoundsWeights) {
     for (Piece* piece = w_down + thread; piece < rings; piece += Plan::kThreads) {
-      *piece = make_uint4(round_to_tf32(piece->x), round_to_tf32(piece->y),
-                          round_to_tf32(piece->z), round_to_tf32(piece->w));
+      *piece = make_uint4(round_to_tf32(piece->x), round_to_tf32(piece->y), round_to_tf32(piece->z),
+                          round_to_tf32(piece->w));
     }
     __syncthreads();  // the weights are rounded
   }
@@ -217,8 +217,7 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank, RowTiles>::kThreads, 
         RightOperand<M> right[Plan::kDownTiles / 2][2];
 #pragma unroll
         for (int pair = 0; pair < Plan::kDownTiles / 2; ++pair) {
-          down_weights.load(right[pair], chunk * Plan::kChunkSteps + step,
-                            pair * 2 * kStepColumns);
+          down_weights.load(right[pair], chunk * Plan::kChunkSteps + step, pair * 2 * kStepColumns);
         }
 #pragma unroll
         for (int r = 0; r < RowTiles; ++r) {

@@ -2,9 +2,9 @@
 // memory between them. k and v are one launch, so that they share the latent while it is in the
 // second-level cache.
 //
-// A block makes a tile of the product: it copies the tile's rows and columns, 128 bytes of the depth
-// at a time, through a ring of stages, from which its warps load fragments without bank conflicts.
-// Rows that are no multiple of 16 bytes are loaded by element instead of copied.
+// A block makes a tile of the product: it copies the tile's rows and columns, 128 bytes of the
+// depth at a time, through a ring of stages, from which its warps load fragments without bank
+// conflicts. Rows that are no multiple of 16 bytes are loaded by element instead of copied.
 #pragma once
 
 #include <cstdint>
@@ -114,7 +114,9 @@ class PieceCopier {
   static constexpr int kRowStep = Threads / Pieces;
   static_assert(Threads % Pieces == 0 && Rows % kRowStep == 0);
 
-  static __device__ int piece() { return static_cast<int>(threadIdx.x) % Pieces; }
+  static __device__ int piece() {
+    return static_cast<int>(threadIdx.x) % Pieces;
+  }
 
   std::int64_t row_;
   std::int64_t column_;
@@ -201,8 +203,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kMinBlocks)
   using Element = StoredElement<M>;
   PieceCopier<Tile::kRows, Tile::kRowPieces, Tile::kThreads, Tile::kAligned, Element> rows(
       args.rows, args.row_count, args.depth, first_row, 0);
-  PieceCopier<Tile::kDepth, Tile::kColumnPieces, Tile::kThreads, Tile::kAligned, Element>
-      columns(weights, args.depth, args.columns, 0, first_column);
+  PieceCopier<Tile::kDepth, Tile::kColumnPieces, Tile::kThreads, Tile::kAligned, Element> columns(
+      weights, args.depth, args.columns, 0, first_column);
   int steps_to_fetch = static_cast<int>(ceil_div(args.depth, Tile::kDepth));
   const int steps = steps_to_fetch;
   int fetch_stage = 0;
@@ -210,9 +212,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kMinBlocks)
     if (steps_to_fetch > 0) {
       Piece* const stage = stages + fetch_stage * Tile::kStagePieces;
       rows.copy(stage, left_place<Tile::kRowPieces>);
-      columns.copy(stage + Tile::kLeftPieces, [](int k, int piece) {
-        return k * Tile::kRightPitch + piece;
-      });
+      columns.copy(stage + Tile::kLeftPieces,
+                   [](int k, int piece) { return k * Tile::kRightPitch + piece; });
       rows.advance_columns(Tile::kDepth);
       columns.advance_rows(Tile::kDepth);
       fetch_stage = fetch_stage + 1 < Tile::kStages ? fetch_stage + 1 : 0;
