@@ -6,7 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,10 @@ struct ProcessState {
 
 inline ProcessState state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // A process that goes between the opening and the reading is an error of the reading, which a
+  // stream's own functions take as the end; its buffer's iterators throw.
+  std::string text;
+  std::getline(file, text, '\0');
   // "pid (name) state parent ...", and a name may hold anything.
   const std::size_t end = text.rfind(") ");
   if (end == std::string::npos) {
