@@ -44,13 +44,13 @@ std::optional<std::string> referee_doubt(const Result& result) {
   // The period is known no better than its rounds agree.
   const std::vector<double> rounds = round_medians_ns(result.rounds);
   const auto [least, most] = std::minmax_element(rounds.begin(), rounds.end());
-  const double spread = rounds.empty() ? 0 : *most - *least;
-  if (std::abs(referee.gap_ns - referee.empty_gap_ns) <= referee.band_ns + spread) {
+  const double band_ns = referee.band_ns + (rounds.empty() ? 0 : *most - *least);
+  if (std::abs(referee.gap_ns - referee.empty_gap_ns) <= band_ns) {
     return std::nullopt;
   }
   return "the kernels' own duration (" + micro(referee.duration_ns) + ") leaves a gap of " +
          micro(referee.gap_ns) + " in the period, the empty kernel's is " +
-         micro(referee.empty_gap_ns) + " +- " + micro(referee.band_ns) +
+         micro(referee.empty_gap_ns) + " +- " + micro(band_ns) +
          ": work outside the timed stream, or none in it";
 }
 
@@ -127,10 +127,8 @@ std::optional<std::string> drift_doubt(const Result& result) {
     if (const std::optional<double> mhz = usual_clock_mhz(round.clock_mhz)) {
       measured.push_back(*mhz);
     }
-    for (const std::optional<GpuState>* state : {&round.before, &round.after}) {
-      if (*state && (*state)->throttle.software_power_cap) {
-        limit = kSlowRoundAtPowerLimit;
-      }
+    if (is_at_power_limit(round)) {
+      limit = kSlowRoundAtPowerLimit;
     }
   }
   const std::vector<double>& clocks = measured.empty() ? told : measured;

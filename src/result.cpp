@@ -74,6 +74,11 @@ double resolution_ns(const std::vector<Round>& rounds) {
 
 }  // namespace
 
+bool is_at_power_limit(const Round& round) {
+  return (round.before && round.before->throttle.software_power_cap) ||
+         (round.after && round.after->throttle.software_power_cap);
+}
+
 std::vector<double> round_medians_ns(const std::vector<Round>& rounds) {
   std::vector<double> medians;
   for (const Round& round : rounds) {

@@ -136,6 +136,9 @@ struct Result {
 // The sizes of a problem as ids and names hold them: "B:4/S:96/Dm:256/R:48/H:4/D:32".
 std::string id_of(const Problem& problem);
 
+// Whether the management library told, before or after the round, that a power limit held the clock.
+bool is_at_power_limit(const Round& round);
+
 // Per launch, a median for each round that has samples: the independent values that intervals come
 // from.
 std::vector<double> round_medians_ns(const std::vector<Round>& rounds);

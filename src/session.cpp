@@ -35,11 +35,6 @@ constexpr std::int64_t kMostWitnessedLaunches = 2000;
 constexpr double kPowerSettles = 0.3;
 constexpr double kWitnessSettlesNs = 1e8;
 
-bool is_at_power_limit(const Round& round) {
-  return (round.before && round.before->throttle.software_power_cap) ||
-         (round.after && round.after->throttle.software_power_cap);
-}
-
 // Seconds of warm-up for what is measured right after a warm cell.
 constexpr double kStaysWarm = 0;
 

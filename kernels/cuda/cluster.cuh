@@ -7,6 +7,9 @@
 
 namespace mla_bench::cuda {
 
+// The first architecture with clusters, as 10 * major + minor.
+inline constexpr int kFirstWithClusters = 90;
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 __device__ inline int cluster_size() {
@@ -35,14 +38,25 @@ __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+__device__ inline unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// The address, in the cluster's shared memory, of the place that `pointer` has in block `rank`.
+__device__ inline unsigned address_in_block(int rank, const void* pointer) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(there)
+      : "r"(shared_address(pointer)), "r"(rank));
+  return there;
+}
+
 // Stores to the place that `target` has in the shared memory of the cluster's block `rank`.
 __device__ inline void store_to_rank(Quad<float>* target, int rank, const Quad<float>& quad) {
-  const auto here = static_cast<unsigned>(__cvta_generic_to_shared(target));
-  unsigned there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(there), "f"(quad.at[0]),
-               "f"(quad.at[1]), "f"(quad.at[2]), "f"(quad.at[3])
-               : "memory");
+  asm volatile(
+      "st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address_in_block(rank, target)),
+      "f"(quad.at[0]), "f"(quad.at[1]), "f"(quad.at[2]), "f"(quad.at[3])
+      : "memory");
 }
 
 // Counts what the blocks of a cluster push into this one's shared memory, once. It lies in shared
@@ -51,29 +65,31 @@ class PushBarrier {
  public:
   // By one thread, before a cluster_arrive_relaxed() behind whose wait the peers push.
   __device__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(this)), "r"(arrivals)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)),
+                 "r"(arrivals)
                  : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
 
   // One of the arrivals: says how many bytes the peers will push.
   __device__ void expect(int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(this)),
-                 "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
+        "r"(bytes)
+        : "memory");
   }
 
   __device__ void arrive() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(this)) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
   }
 
   // Stores to the place that `target` has in the cluster's block `rank`, and counts there.
   __device__ void push(int rank, Quad<float>* target, const Quad<float>& quad) {
     asm volatile(
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
-        "[%5];" ::"r"(in_block(rank, target)),
+        "[%5];" ::"r"(address_in_block(rank, target)),
         "f"(quad.at[0]), "f"(quad.at[1]), "f"(quad.at[2]), "f"(quad.at[3]),
-        "r"(in_block(rank, this))
+        "r"(address_in_block(rank, this))
         : "memory");
   }
 
@@ -87,20 +103,11 @@ class PushBarrier {
         "again:\n"
         "mbarrier.try_wait.parity.shared::cta.b64 is_full, [%0], 0;\n"
         "@!is_full bra again;\n"
-        "}\n" ::"r"(address(this))
+        "}\n" ::"r"(shared_address(this))
         : "memory");
   }
 
  private:
-  static __device__ unsigned address(const void* pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-  }
-  static __device__ unsigned in_block(int rank, const void* pointer) {
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(pointer)), "r"(rank));
-    return there;
-  }
-
   std::uint64_t state_;
 };
 

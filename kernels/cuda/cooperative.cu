@@ -115,7 +115,6 @@ Kernel<T> kernel_of(const Cut& cut, bool aligned) {
 
 // The largest cluster with which all blocks still run at once, each with a column tile to make.
 int cluster_for(std::int64_t row_tiles, const Problem& problem, const Device& device) {
-  constexpr int kFirstWithClusters = 90;
   const std::int64_t tiles = 2 * ceil_div(problem.columns(), kTileColumns);
   int cluster = device.sm >= kFirstWithClusters ? kMaxCluster : 1;
   while (cluster > 1 && (row_tiles * cluster > device.multiprocessors || cluster > tiles)) {
@@ -147,10 +146,6 @@ std::array<Cut, 3> cuts(const Problem& problem, const Device& device) {
           cut<4, 64>(problem, device)};
 }
 
-double executed_flops(const Problem& problem) {
-  return problem.flops();
-}
-
 std::optional<std::string> why_not(const Problem& problem, Precision precision,
                                    const Device& device) {
   if (auto reason = why_not_fma(precision, device)) {
@@ -178,7 +173,7 @@ constinit const Variant cooperative{
     .summary = "a cluster computes the latent of its rows once, keeps it on chip, makes k and v",
     .backend = Backend::kCuda,
     .unit = fma_unit,
-    .executed_flops = executed_flops,
+    .executed_flops = credited_flops,
     .workspace_bytes = no_workspace,
     .why_not = why_not,
     .prepare = prepare,

@@ -113,7 +113,7 @@ constinit const Variant cublas{
     .summary = "cuBLAS: down, then k and v straight into kv",
     .backend = Backend::kCuda,
     .unit = library_unit,
-    .executed_flops = [](const Problem& problem) { return problem.flops(); },
+    .executed_flops = credited_flops,
     .workspace_bytes = workspace_bytes,
     .why_not = why_not,
     .prepare = prepare,

@@ -512,7 +512,7 @@ constinit const Variant cublaslt{
     .summary = "cuBLASLt: down, then k and v by one batched product; the best of its algorithms",
     .backend = Backend::kCuda,
     .unit = library_unit,
-    .executed_flops = [](const Problem& problem) { return problem.flops(); },
+    .executed_flops = credited_flops,
     .workspace_bytes = workspace_bytes,
     .why_not = why_not,
     .prepare = prepare,

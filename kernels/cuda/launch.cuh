@@ -119,6 +119,11 @@ inline Unit fma_unit(Precision) {
   return Unit::kFma;
 }
 
+// Of a variant that computes nothing twice.
+inline double credited_flops(const Problem& problem) {
+  return problem.flops();
+}
+
 inline std::int64_t no_workspace(const Problem&, Precision) {
   return 0;
 }

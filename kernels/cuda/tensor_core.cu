@@ -57,7 +57,6 @@ std::optional<Fused<M>> cluster_form(const Problem& problem, const Device& devic
   // Where latency is all, the least preparation wins, not the fewest cycles of the tensor core.
   constexpr Math kMath = M == Math::kTf32AndBf16 ? Math::k3xTf32 : M;
   using Plan = ClusterPlan<kMath, ModelDim, Rank, Columns>;
-  constexpr int kFirstWithClusters = 90;
   // Above this many blocks a multiprocessor, weights that stay in shared memory are faster (H200).
   constexpr int kBlocksPerMultiprocessor = kIs16Bit<M> ? 6 : 8;
   const std::int64_t blocks = ceil_div(problem.rows(), Plan::kRows) * Plan::kBlocks;
@@ -203,10 +202,6 @@ Unit unit(Precision) {
   return Unit::kTensorCore;
 }
 
-double executed_flops(const Problem& problem) {
-  return problem.flops();
-}
-
 // At most: only the tiled form keeps the latent in global memory.
 std::int64_t workspace_bytes(const Problem& problem, Precision precision) {
   return problem.latent_count() * size_of(stored_type(precision));
@@ -247,7 +242,7 @@ constinit const Variant tensor_core{
     .summary = "the cooperative idea on tensor cores: split fp32, TF32, BF16, FP16",
     .backend = Backend::kCuda,
     .unit = unit,
-    .executed_flops = executed_flops,
+    .executed_flops = credited_flops,
     .workspace_bytes = workspace_bytes,
     .why_not = why_not,
     .prepare = prepare,
