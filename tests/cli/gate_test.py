@@ -280,9 +280,12 @@ class Measured(GateCase):
     def test_a_baseline_is_made_and_kept(self):
         made = self.run_program("run", *CELLS, "--rounds", "2", "--json", "base.json")
         self.ends(made, 0)
-        lax = ["--threshold", "300", *QUICK]
-        done = self.run_program("gate", "--baseline", "base.json", "--update", *lax)
-        self.ends(done, 0)
+        lax = ["--threshold", "1000", *QUICK]
+        for _ in range(5):  # a busy machine may leave it inconclusive, which is as it should be
+            done = self.run_program("gate", "--baseline", "base.json", "--update", *lax)
+            self.ends(done, 0)
+            if "is inconclusive" not in done.stderr:
+                break
         self.assertIn("wrote the baseline base.json from 5 processes", done.stderr)
         document = self.document(self.folder / "base.json")
         self.assertEqual(document["argv"][:2], ["mla-bench", "gate"])
@@ -295,7 +298,7 @@ class Measured(GateCase):
         self.assertEqual(report["cells"][0]["baseline_processes"], 5)
         self.ends(self.run_program("export", "base.json", "--to", "md"), 0)
         # What is not well does not become one.
-        fast = slowed(copy.deepcopy(document), 0.01)
+        fast = slowed(copy.deepcopy(document), 1e-4)
         self.write("fast.json", fast)
         before = (self.folder / "fast.json").read_bytes()
         done = self.run_program("gate", "--baseline", "fast.json", "--update", *lax)
