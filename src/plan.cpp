@@ -19,7 +19,7 @@ constexpr double kPessimisticEfficiency = 0.02;
 // Launches that a cell costs at least: check, estimate, warm-up, one round of three samples,
 // recheck.
 constexpr double kFewestLaunches = 12;
-// And a cold one: turns of its ring of operand sets, for the estimate and three samples.
+// And a cold one: turns of its ring of operand sets, for the estimate, the warm-up and two samples.
 constexpr double kFewestTurns = 4;
 // FLOPs of one fp32 lane and cycle (a fused multiply-add), and lanes of one SM or core.
 constexpr double kFlopsPerLane = 2;

@@ -334,7 +334,7 @@ ColdProof Session::prove_cold(const OpenCell& open) {
     return proof;
   }
   ensure_sets(*tensors_, 2 * open.ring);
-  proof.period_ns = median(measure_round(*open.timer, open.plan, "proof").samples_ns);
+  proof.period_ns = period_ns(*open.timer, open.plan);
   proof.more_sets = 2 * proof.sets;
   proof.more_sets_period_ns = period_ns(*tensors_->executor, bind(open, 2 * open.ring), kStaysWarm);
   return proof;
