@@ -21,8 +21,8 @@ namespace {
 constexpr double kLongPassNs = 1e6;
 // A fixed cost below this part of a pass is left in it.
 constexpr double kNegligible = 0.001;
-// A pass this long is slow: the estimate takes the first one as it is, since another would cost more
-// than it tells.
+// A pass this long is slow: the estimate takes the first one as it is, since another would cost
+// more than it tells.
 constexpr double kSlowPassNs = 20e6;
 // Graphs of more nodes take long to instantiate and add nothing.
 constexpr std::int64_t kMostLaunches = 2048;
