@@ -197,6 +197,12 @@ std::string text_of_file(const std::string& path) {
   return text;
 }
 
+bool has_copies(const Document& document) {
+  return std::any_of(document.cells.begin(), document.cells.end(), [](const Result& result) {
+    return result.cell.copy != 0 || result.cell.planted != Planted{};
+  });
+}
+
 }  // namespace
 
 RecordedDocument document_from_text(std::string_view text, const std::string& path, Detail detail) {
@@ -216,7 +222,8 @@ RecordedDocument document_from_text(std::string_view text, const std::string& pa
   }
 }
 
-std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail) {
+std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail,
+                                             Origin origin) {
   std::unordered_set<std::string> seen;
   for (const std::string& path : paths) {
     if (!seen.insert(path).second) {
@@ -230,6 +237,11 @@ std::vector<RecordedDocument> read_documents(std::span<const std::string> paths,
   for (std::size_t i = 0; i < paths.size(); ++i) {
     try {
       documents[i] = document_from_text(text_of_file(paths[i]), paths[i], detail);
+      if (origin == Origin::kRun && has_copies(documents[i].document)) {
+        throw UsageError("'" + printable(paths[i]) +
+                         "' is of mla-bench selftest: what it planted is in the times, which are "
+                         "not the variants' own");
+      }
     } catch (...) {
       errors[i] = std::current_exception();
     }

@@ -12,6 +12,14 @@
 
 namespace mla_bench {
 
+// What is spent on a cell beside its rounds.
+struct Effort {
+  double warmup_s = 0.5;        // at most; ends early when times have settled
+  int samples = 31;             // of a round, fewer where a launch is long
+  bool times_only = false;      // no floors, no host latency
+  bool measure_plants = false;  // by how much planted work slows its launches down
+};
+
 // How a cell is sampled: each sample is a pair of passes, of short and of long length.
 struct TimingPlan {
   std::int64_t short_launches = 0;  // 0: no short pass, the fixed cost of a pass is negligible

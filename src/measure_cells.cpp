@@ -47,7 +47,12 @@ void open_cell(Run& run, Turn& turn) {
   const Cell cell = turn.result->cell;
   std::vector<Round> rounds = std::move(turn.result->rounds);
   try {
-    *turn.result = run.worker.open(cell, run.options.measuring.warmup_s, run.options.save);
+    const MeasuringOptions& measuring = run.options.measuring;
+    const Effort effort{.warmup_s = measuring.warmup_s,
+                        .samples = measuring.samples,
+                        .times_only = measuring.times_only,
+                        .measure_plants = measuring.measure_plants};
+    *turn.result = run.worker.open(cell, effort, run.options.save);
     if (turn.result->status == Status::kPassed) {
       turn.result->rounds = std::move(rounds);
       turn.generation = run.worker.generation();
@@ -122,7 +127,11 @@ void judge_cell(Run& run, Turn& turn) {
   if (!result.summary) {
     return;
   }
-  if (turn.open() && turn.generation == run.worker.generation()) {
+  if (run.options.measuring.times_only) {
+    result.referee = Referee{.missing = "not asked: --times-only"};
+  } else if (result.cell.planted != Planted{}) {
+    result.referee = Referee{.missing = "not asked: something is planted in the cell"};
+  } else if (turn.open() && turn.generation == run.worker.generation()) {
     try {
       result.referee = run.worker.witness(result.cell);
     } catch (const WorkerLost& lost) {
@@ -138,6 +147,29 @@ void judge_cell(Run& run, Turn& turn) {
     result.reason = join(found, "; ");
   }
   turn.generation = 0;
+}
+
+// The anchors, at the clocks that the cells leave, beside the last round of each. They are worth no
+// cell: a worker that dies of them costs them only.
+void measure_anchors(Run& run, std::span<Turn> turns) {
+  const auto is_here = [&run](const Turn& turn) {
+    return turn.open() && turn.generation == run.worker.generation() &&
+           !turn.result->rounds.empty();
+  };
+  if (std::none_of(turns.begin(), turns.end(), is_here)) {
+    return;
+  }
+  run.observer.progress("timing the anchors");
+  try {
+    const std::optional<Anchors> anchors = run.worker.anchors();
+    for (Turn& turn : turns) {
+      if (is_here(turn)) {
+        turn.result->rounds.back().anchors = anchors;
+      }
+    }
+  } catch (const WorkerLost&) {
+    // No anchors; the cells are opened anew to be closed.
+  }
 }
 
 // Cells that share tensors: all opened, then measured in turns, then closed.
@@ -163,17 +195,23 @@ void measure_group(Run& run, std::span<Turn> turns, double seconds) {
       measure_cell(run, turns[i]);
     }
   }
+  if (!run.options.measuring.times_only) {
+    measure_anchors(run, turns);
+  }
   for (Turn& turn : turns) {
     run.observer.progress(turn.result->cell.id() + ": checking what the timed launches wrote");
     close_cell(run, turn);
   }
-  // Last, since the witness may slow whatever its process times afterwards.
+  // Last, since the witness may slow whatever its process times afterwards, so that the next cells
+  // need another.
   for (Turn& turn : turns) {
     run.observer.progress(turn.result->cell.id() + ": asking the second witness");
     judge_cell(run, turn);
     run.observer.cell_done();
   }
-  run.worker.retire();
+  if (!run.options.measuring.times_only) {
+    run.worker.retire();
+  }
 }
 
 // The cells to run in groups that share tensors, in plan order.

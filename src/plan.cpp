@@ -280,6 +280,7 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
   }
   const Device& host = devices.devices.back();
 
+  const std::vector<Copy> copies = options.copies.empty() ? std::vector<Copy>(1) : options.copies;
   std::set<std::string> ids;
   for (const Device& device : chosen_devices) {
     for (const Problem& problem : problems_of(options, file)) {
@@ -289,23 +290,27 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
             if (listed.backend != device.backend) {
               continue;
             }
-            const bool on_cpu = device.backend == Backend::kCpu;
-            PlannedCell planned{.cell = {.variant = std::string(listed.name),
-                                         .backend = device.backend,
-                                         .ordinal = device.ordinal,
-                                         .device = device.uuid,
-                                         .threads = on_cpu ? device.threads : 0,
-                                         .precision = precision,
-                                         .l2 = l2,
-                                         .problem = problem,
-                                         .inputs = options.inputs},
-                                .skip = ""};
-            planned.skip = listed.variant == nullptr
-                               ? std::string(listed.missing)
-                               : reason_to_skip(*listed.variant, planned.cell, device, host,
-                                                options.measuring.time_budget_s, options.force);
-            if (ids.insert(planned.cell.id()).second) {
-              plan.cells.push_back(std::move(planned));
+            for (const Copy& copy : copies) {
+              const bool on_cpu = device.backend == Backend::kCpu;
+              PlannedCell planned{.cell = {.variant = std::string(listed.name),
+                                           .backend = device.backend,
+                                           .ordinal = device.ordinal,
+                                           .device = device.uuid,
+                                           .threads = on_cpu ? device.threads : 0,
+                                           .precision = precision,
+                                           .l2 = l2,
+                                           .problem = problem,
+                                           .inputs = options.inputs},
+                                  .skip = ""};
+              planned.cell.copy = copy.number;
+              planned.cell.planted = copy.planted;
+              planned.skip = listed.variant == nullptr
+                                 ? std::string(listed.missing)
+                                 : reason_to_skip(*listed.variant, planned.cell, device, host,
+                                                  options.measuring.time_budget_s, options.force);
+              if (ids.insert(planned.cell.id()).second) {
+                plan.cells.push_back(std::move(planned));
+              }
             }
           }
         }

@@ -13,6 +13,7 @@
 #include "executor.hpp"
 #include "inputs.hpp"
 #include "mla_bench/variant.hpp"
+#include "planted.hpp"
 
 namespace mla_bench {
 
@@ -41,6 +42,9 @@ struct Cell {
   L2State l2 = L2State::kHot;
   Problem problem;
   InputSource inputs;
+  // Of selftest: which of several copies of the cell it is, and what was planted in it.
+  int copy = 0;
+  Planted planted;
 
   // "tiled/cuda:0/B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot": unique in a document.
   std::string id() const;
@@ -48,6 +52,14 @@ struct Cell {
   // True where two cells work on the same tensors on the same device, so that they can share them
   // and take turns.
   bool shares_tensors_with(const Cell& other) const;
+};
+
+// Periods of two frozen launches, timed beside a cell: what a session shifts, it shifts in these
+// too. See anchors.hpp.
+struct Anchors {
+  double copy_ns = 0;
+  double fma_ns = 0;
+  std::string source;  // what they were made from: a hash
 };
 
 // One burst of timed passes in one process, the unit of evidence: samples inside a round share
@@ -68,6 +80,7 @@ struct Round {
   // Around the round, where the environment can be asked.
   std::optional<GpuState> before;
   std::optional<GpuState> after;
+  std::optional<Anchors> anchors;  // right after the last round of a process
 };
 
 // Per launch. The median is over all samples; the interval comes from the spread between rounds.
@@ -116,6 +129,14 @@ struct Roofline {
   bool by_memory = false;  // bytes bind, not arithmetic
 };
 
+// Work that was planted in a cell to slow it down, and how much it does.
+struct PlantedWork {
+  double spin_ns = 0;         // each spin
+  std::int64_t launches = 0;  // between two spins
+  // Measured beside the same launches without spins, where that was asked for; 0.05 is 5 %.
+  std::optional<double> slow_down;
+};
+
 struct Result {
   Cell cell;
   Status status = Status::kSkipped;
@@ -130,13 +151,15 @@ struct Result {
   std::optional<Roofline> roofline;
   std::optional<ColdProof> cold_proof;
   std::optional<Referee> referee;
+  std::optional<PlantedWork> planted_work;
   std::optional<Summary> summary;  // only for a right output
 };
 
 // The sizes of a problem as ids and names hold them: "B:4/S:96/Dm:256/R:48/H:4/D:32".
 std::string id_of(const Problem& problem);
 
-// Whether the management library told, before or after the round, that a power limit held the clock.
+// Whether the management library told, before or after the round, that a power limit held the
+// clock.
 bool is_at_power_limit(const Round& round);
 
 // Per launch, a median for each round that has samples: the independent values that intervals come

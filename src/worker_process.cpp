@@ -137,9 +137,14 @@ DeviceList WorkerProcess::devices() {
   return devices;
 }
 
-Result WorkerProcess::open(const Cell& cell, double warmup_s,
+Result WorkerProcess::open(const Cell& cell, const Effort& effort,
                            const std::optional<std::string>& save) {
-  Json request{{"do", "open"}, {"cell", to_json(cell)}, {"warmup_s", warmup_s}};
+  Json request{{"do", "open"},
+               {"cell", to_json(cell)},
+               {"warmup_s", effort.warmup_s},
+               {"samples", effort.samples},
+               {"times_only", effort.times_only},
+               {"measure_plants", effort.measure_plants}};
   if (save) {
     request["save"] = *save;
   }
@@ -163,6 +168,11 @@ std::optional<GpuSetup> WorkerProcess::setup(const Device& device) {
 
 Calibration WorkerProcess::calibrate(const Device& device) {
   return calibration_from_json(ask({{"do", "calibrate"}, {"device", to_json(device)}}));
+}
+
+std::optional<Anchors> WorkerProcess::anchors() {
+  const Json reply = ask({{"do", "anchors"}});
+  return reply.is_null() ? std::nullopt : std::optional(anchors_from_json(reply));
 }
 
 Referee WorkerProcess::witness(const Cell& cell) {

@@ -11,6 +11,7 @@
 #include "channel.hpp"
 #include "executor.hpp"
 #include "json.hpp"
+#include "measure.hpp"
 #include "options.hpp"
 #include "result.hpp"
 
@@ -38,9 +39,10 @@ class WorkerProcess {
   // As Session has them. Throw UsageError, WorkerLost or Interrupted.
   std::optional<GpuSetup> setup(const Device& device);
   Calibration calibrate(const Device& device);
-  Result open(const Cell& cell, double warmup_s, const std::optional<std::string>& save);
+  Result open(const Cell& cell, const Effort& effort, const std::optional<std::string>& save);
   Round measure(const Cell& cell);
   Result close(const Cell& cell);
+  std::optional<Anchors> anchors();
   Referee witness(const Cell& cell);
   Result profile(const Cell& cell);
 

@@ -150,5 +150,23 @@ TEST(DocumentReader, NamesTheFileAtFault) {
   }
 }
 
+TEST(DocumentReader, OnlySelftestReadsWhatItPlanted) {
+  const std::string path = testing::TempDir() + "mla-bench-planted.json";
+  for (const bool is_copy : {true, false}) {
+    Document document = example_document();
+    if (is_copy) {
+      document.cells.front().cell.copy = 1;
+    } else {
+      document.cells.front().cell.planted = {.kind = PlantKind::kWork, .slow_down = 0.05};
+    }
+    write_whole_file(path, to_text(document));
+    const std::span<const std::string> paths(&path, 1);
+    for (const Detail detail : {Detail::kAll, Detail::kTimes}) {
+      EXPECT_THROW(read_documents(paths, detail), UsageError);
+      EXPECT_EQ(read_documents(paths, detail, Origin::kSelftest).size(), 1u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mla_bench

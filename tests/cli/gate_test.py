@@ -234,6 +234,57 @@ class Measured(GateCase):
         for name in kept:
             self.document(self.folder / name)
 
+    def test_after_a_look_only_what_is_open_is_measured_again(self):
+        (self.folder / "noise.py").write_text(
+            textwrap.dedent("""
+                import json, sys
+                path = sys.argv[sys.argv.index("--json") + 1]
+                with open(path, encoding="utf-8") as file:
+                    document = json.load(file)
+                for cell in document["cells"]:
+                    if cell["variant"] == "cooperative":
+                        turn = int(path.rsplit("/", 1)[-1].split("-")[0]) // 4
+                        for measured in cell["rounds"]:
+                            measured["samples_ns"] = [
+                                (1000 if turn % 2 else 0.001) * ns for ns in measured["samples_ns"]
+                            ]
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump(document, file)
+            """),
+            encoding="utf-8",
+        )
+        noisy = self.program(
+            "noisy",
+            f'"{harness.PROGRAM}" "$@" || exit $?',
+            f'exec python3 "{self.folder}/noise.py" "$@"',
+        )
+        report = self.gate(
+            *["--against", noisy, *CELLS[2:], "--variant", "tiled,cooperative", *QUICK],
+            *["--threshold", "300", "--processes", "7", "--keep", "kept"],
+        )
+        verdicts = {cell["variant"]: cell["verdict"] for cell in report["cells"]}
+        self.assertEqual(verdicts, {"tiled": "pass", "cooperative": "inconclusive"})
+        pairs = {cell["variant"]: cell["candidate_processes"] for cell in report["cells"]}
+        self.assertEqual(pairs, {"tiled": 5, "cooperative": 7})
+        kept = [
+            harness.parse_document((self.folder / name).read_text(encoding="utf-8"))
+            for name in self.files()
+            if name.startswith("kept/")
+        ]
+        self.assertEqual([len(document["cells"]) for document in kept], [2] * 10 + [1] * 4)
+        # The first process of each side is whole.
+        whole = ["floors" in document["cells"][0] for document in kept]
+        self.assertEqual(whole, [True] * 2 + [False] * 12)
+
+    def test_a_program_from_before_times_only_takes_part(self):
+        old = self.program(
+            "old",
+            'case " $* " in *" --times-only "*) echo "unknown option" >&2; exit 2;; esac',
+            f'exec "{harness.PROGRAM}" "$@"',
+        )
+        report = self.gate("--against", old, *CELLS, *QUICK, "--threshold", "300")
+        self.assertEqual([cell["verdict"] for cell in report["cells"]], ["pass"])
+
     def test_a_faster_program_of_before_is_a_regression_of_now(self):
         old = self.scaled_program("old", 0.05)
         report = self.gate("--against", old, *CELLS, *QUICK, "--threshold", "50", code=REGRESSION)

@@ -138,7 +138,8 @@ class CliTest(unittest.TestCase):
         self.assertEqual(
             cell["id"],
             f"{cell['variant']}/{place}/B:{p['batch']}/S:{p['seq']}/Dm:{p['model_dim']}/R:{p['rank']}"
-            f"/H:{p['kv_heads']}/D:{p['head_dim']}/{cell['precision']}/{cell['l2']}",
+            f"/H:{p['kv_heads']}/D:{p['head_dim']}/{cell['precision']}/{cell['l2']}"
+            + (f"/copy:{cell['copy']}" if "copy" in cell else ""),
         )
         for measured in cell["rounds"]:
             self.assertEqual(len(measured["samples_ns"]), len(measured["long_ns"]))
