@@ -34,8 +34,9 @@ class Session {
   // One round of an open cell.
   Round measure(const std::string& id);
 
-  // Poisons every operand set, replays the timed launches once more, and checks what they wrote:
-  // status kPassed or kIncorrect, with `recheck` and `reason`; then proves a cold cell cold.
+  // Poisons every operand set, replays the timed launches once more on negated hidden, so that no
+  // result kept from before is right, and checks what they wrote: status kPassed or kIncorrect,
+  // with `recheck` and `reason`; then proves a cold cell cold.
   Result close(const std::string& id);
 
   // Asks the second witness, after which this process must time nothing more; the cell is no longer
@@ -57,7 +58,11 @@ class Session {
   OpenCell prepare(const Cell& cell);
   std::vector<Launch> bind(const OpenCell& open, std::size_t sets);
   std::int64_t unwritten(std::size_t set) const;
+  CheckContext context_of(const OpenCell& open) const;
   Check check(const OpenCell& open, std::size_t set);
+  void negate_answers();
+  Check recheck(const OpenCell& open, std::size_t& set);
+  bool is_answer_of_before(const OpenCell& open, std::size_t set);
   double touch_ns(const OpenCell& open);
   ColdProof prove_cold(const OpenCell& open);
   double gap_ns(const std::vector<Launch>& ring, double period_ns, std::int64_t launches,
