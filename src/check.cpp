@@ -111,7 +111,8 @@ std::string verdict(const Check& check, const Comparison& comparison, const Chec
   }
   if (context.demand_exact && comparison.inexact_elements > 0) {
     return std::to_string(comparison.inexact_elements) + of_all +
-           "differ from the exact answer, though no sum of these inputs needs rounding";
+           "differ from the exact answer, though no sum of these inputs needs rounding" +
+           (check.worst ? ", such as " + described(*check.worst) : "");
   }
   return "";
 }

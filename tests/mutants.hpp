@@ -127,7 +127,7 @@ inline constexpr std::array kMutants{
     Mutant{"one_ulp",
            "one element is off by one unit in the last place, where none may be",
            {.defect = Defect::kOneUlp},
-           "1 of ",
+           "needs rounding, such as v[",
            Precision::kFp32,
            "exact"},
     Mutant{"one_row", "one row of k is 1/32 too large", {.defect = Defect::kOneRow}, kBeyond},
