@@ -15,6 +15,7 @@
 #include "errors.hpp"
 #include "json.hpp"
 #include "json_skim.hpp"
+#include "problem_size.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -53,6 +54,9 @@ void check_cell(const Result& result, const std::vector<DocumentDevice>& devices
     if (size < 1) {
       throw UsageError("a size of the problem is " + std::to_string(size) + ", not from 1 up");
     }
+  }
+  if (const std::optional<std::string> why = why_too_large(problem)) {
+    throw UsageError(*why);
   }
   const bool is_known =
       std::any_of(devices.begin(), devices.end(), [&](const DocumentDevice& known) {

@@ -7,6 +7,7 @@
 #include "errors.hpp"
 #include "measure.hpp"
 #include "operand_set.hpp"
+#include "problem_size.hpp"
 #include "reference.hpp"
 #include "text.hpp"
 
@@ -44,31 +45,11 @@ constexpr std::array kSizeOptions{
     SizeOption{"head-dim", &RunOptions::head_dim, &Problem::head_dim},
 };
 
-// A tensor whose bytes, in fp64 as the reference holds them, pass 2^63 cannot be indexed.
 void refuse_overflow(const Problem& problem) {
-  struct Tensor {
-    std::string_view name;
-    std::array<std::int64_t, 5> sizes;
-  };
-  const Problem& p = problem;
-  for (const Tensor& tensor : {Tensor{"hidden", {p.batch, p.seq, p.model_dim, 1, 1}},
-                               Tensor{"w_down", {p.model_dim, p.rank, 1, 1, 1}},
-                               Tensor{"w_up", {p.rank, p.kv_heads, p.head_dim, 2, 1}},
-                               Tensor{"the latent", {p.batch, p.seq, p.rank, 1, 1}},
-                               Tensor{"kv", {2, p.batch, p.seq, p.kv_heads, p.head_dim}}}) {
-    std::int64_t bytes = sizeof(double);
-    for (const std::int64_t size : tensor.sizes) {
-      if (__builtin_mul_overflow(bytes, size, &bytes)) {
-        throw UsageError("the sizes are too large: " + std::string(tensor.name) +
-                         " would have more than 2^63 bytes; make --batch, --seq, --model-dim, "
-                         "--rank, --kv-heads or --head-dim smaller");
-      }
-    }
-  }
-  // Sums of the tensors' bytes, and of a cache's to them, are formed in 64 bits too.
-  if (sizeof(double) * p.compulsory_elements() > 0x1p61) {
-    throw UsageError(
-        "the sizes are too large: the tensors together would have more than 2^61 bytes");
+  if (const std::optional<std::string> why = why_too_large(problem)) {
+    throw UsageError(*why +
+                     "; make --batch, --seq, --model-dim, --rank, --kv-heads or --head-dim "
+                     "smaller");
   }
 }
 

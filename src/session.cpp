@@ -304,13 +304,17 @@ std::int64_t Session::unwritten(std::size_t set) const {
   return count;
 }
 
+CheckContext Session::context_of(const OpenCell& open) const {
+  const Cell& cell = open.cell;
+  return {.inputs = tensors_->inputs,
+          .precision = cell.precision,
+          .unit = open.variant->unit(cell.precision),
+          .demand_exact = !cell.inputs.file && cell.inputs.distribution == Distribution::kExact};
+}
+
 Check Session::check(const OpenCell& open, std::size_t set) {
   const Cell& cell = open.cell;
-  const CheckContext context{
-      .inputs = tensors_->inputs,
-      .precision = cell.precision,
-      .unit = open.variant->unit(cell.precision),
-      .demand_exact = !cell.inputs.file && cell.inputs.distribution == Distribution::kExact};
+  const CheckContext context = context_of(open);
   const OperandSet& operands = tensors_->sets[set];
   const Reference& reference = reference_for(*tensors_);
   std::optional<Check> outcome;
@@ -451,34 +455,63 @@ ColdProof Session::prove_cold(const OpenCell& open) {
   return proof;
 }
 
-Result Session::close(const std::string& id) {
-  const OpenCell& open = open_.at(id);
-  Result result;
-  result.cell = open.cell;
-  result.status = Status::kPassed;
+// The answers to hidden of the other sign.
+void Session::negate_answers() {
+  negate(reference_for(*tensors_));
+  if (tensors_->projection) {
+    negate(*tensors_->projection);
+  }
+}
+
+// What a pass of the timed launches wrote; `set` becomes the operand set that is at fault.
+Check Session::recheck(const OpenCell& open, std::size_t& set) {
   for (std::size_t i = 0; i < open.ring; ++i) {
     // Anew, since another cell's launches may have damaged what all share.
     tensors_->sets[i].reset(tensors_->inputs);
   }
   open.timer->replay(open.plan.long_launches);
-  std::size_t checked = 0;
-  result.recheck = check(open, checked);
+  set = 0;
+  Check outcome = check(open, set);
   const std::vector<std::byte> first = tensors_->sets[0].download_kv();
   // Every set holds the same inputs, so every copy of kv must hold the same bits.
-  for (std::size_t i = 1; i < open.ring && result.recheck->passed; ++i) {
+  for (std::size_t i = 1; i < open.ring && outcome.passed; ++i) {
     if (tensors_->sets[i].download_kv() != first) {
-      checked = i;
-      result.recheck = check(open, checked);
-      if (result.recheck->passed) {
-        result.recheck->passed = false;
-        result.recheck->reason = "operand sets with the same inputs got different bits in kv";
+      set = i;
+      outcome = check(open, set);
+      if (outcome.passed) {
+        outcome.passed = false;
+        outcome.reason = "operand sets with the same inputs got different bits in kv";
       }
     } else if (const std::string trespass = tensors_->sets[i].trespass(tensors_->inputs);
                !trespass.empty()) {
-      result.recheck->passed = false;
-      result.recheck->reason = trespass;
+      outcome.passed = false;
+      outcome.reason = trespass;
     }
   }
+  return outcome;
+}
+
+// Whether kv is right for the hidden that the timed launches had before this was negated.
+bool Session::is_answer_of_before(const OpenCell& open, std::size_t set) {
+  negate_answers();
+  const Check outcome =
+      check_output(tensors_->sets[set].download_kv(), reference_for(*tensors_),
+                   tensors_->projection ? &*tensors_->projection : nullptr, context_of(open));
+  negate_answers();
+  return outcome.passed;
+}
+
+Result Session::close(const std::string& id) {
+  const OpenCell& open = open_.at(id);
+  Result result;
+  result.cell = open.cell;
+  result.status = Status::kPassed;
+  // Launches that were replayed a thousand times with the same inputs may have kept their results,
+  // or a part: of these inputs they have none.
+  negate_hidden(tensors_->inputs);
+  negate_answers();
+  std::size_t checked = 0;
+  result.recheck = recheck(open, checked);
   if (!result.recheck->passed) {
     result.status = Status::kIncorrect;
     result.reason = "the timed launches: " + result.recheck->reason;
@@ -486,8 +519,15 @@ Result Session::close(const std::string& id) {
       result.reason +=
           "; a plain call wrote them, so work is missing in what is timed: it is done on a stream "
           "other than the one given, or not every time";
+    } else if (is_answer_of_before(open, checked)) {
+      result.reason +=
+          "; this is the answer to the inputs of before, so results are kept between launches "
+          "instead of made by each";
     }
-  } else if (open.cell.l2 == L2State::kCold) {
+  }
+  negate_hidden(tensors_->inputs);
+  negate_answers();
+  if (result.status == Status::kPassed && open.cell.l2 == L2State::kCold) {
     result.cold_proof = prove_cold(open);
   }
   return result;

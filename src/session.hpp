@@ -36,8 +36,9 @@ class Session {
   // One round of an open cell.
   Round measure(const std::string& id);
 
-  // Poisons every operand set, replays the timed launches once more, and checks what they wrote:
-  // status kPassed or kIncorrect, with `recheck` and `reason`; then proves a cold cell cold.
+  // Poisons every operand set, replays the timed launches once more on negated hidden, so that no
+  // result kept from before is right, and checks what they wrote: status kPassed or kIncorrect,
+  // with `recheck` and `reason`; then proves a cold cell cold.
   Result close(const std::string& id);
 
   // Times the frozen launches on the device of the open cells, briefly; nothing where their memory
@@ -72,7 +73,11 @@ class Session {
   SpinCost spin_cost();
   PlantedWork plant_work(OpenCell& open, bool verify);
   std::int64_t unwritten(std::size_t set) const;
+  CheckContext context_of(const OpenCell& open) const;
   Check check(const OpenCell& open, std::size_t set);
+  void negate_answers();
+  Check recheck(const OpenCell& open, std::size_t& set);
+  bool is_answer_of_before(const OpenCell& open, std::size_t set);
   double touch_ns(const OpenCell& open);
   ColdProof prove_cold(const OpenCell& open);
   double gap_ns(const std::vector<Launch>& ring, double period_ns, std::int64_t launches,

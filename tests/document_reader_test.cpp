@@ -90,7 +90,8 @@ TEST(DocumentReader, ReadsEveryCommittedDocumentBothWays) {
        std::filesystem::recursive_directory_iterator(MLA_BENCH_RESULTS "/h200")) {
     const std::filesystem::path folder = entry.path().parent_path().filename();
     // What other programs wrote lies in folders of its own.
-    if (entry.path().extension() != ".json" || folder == "ncu" || folder == "peers") {
+    if (entry.path().extension() != ".json" || folder == "ncu" || folder == "peers" ||
+        folder == "mutants") {
       continue;
     }
     const std::vector<std::string> paths{entry.path().string()};
@@ -121,6 +122,21 @@ TEST(DocumentReader, SaysWhatIsWrong) {
     says([](Document& d) { d.cells[0].cell.problem.rank = -1; }, "size");
     says([](Document& d) { d.cells[0].cell.device = "GPU-2"; }, "GPU-2");
     says([](Document& d) { d.started_at = "2026-11-29 16:03:00Z"; }, "16:03");
+  }
+}
+
+// Rows, columns and bytes are formed of them: a stranger's may not pass 64 bits.
+TEST(DocumentReader, SizesWhoseProductsPass64BitsAreRefused) {
+  const std::string text = to_text(example_document());
+  for (const std::string key : {"batch", "seq", "model_dim", "rank", "kv_heads", "head_dim"}) {
+    for (const std::int64_t size : {std::int64_t{1} << 62, std::int64_t{1} << 57}) {
+      Json json = parse_json(text, "text");
+      json["cells"][1]["problem"][key] = size;
+      for (const Detail detail : {Detail::kAll, Detail::kTimes}) {
+        const std::string message = refusal(json.dump(), detail);
+        EXPECT_NE(message.find("cells[1]: the sizes are too large"), message.npos) << message;
+      }
+    }
   }
 }
 
