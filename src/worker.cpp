@@ -35,10 +35,13 @@ Json answer(Session& session, const DeviceList& devices, const Json& request) {
     if (request.contains("save")) {
       save = request.at("save").get<std::string>();
     }
-    const Effort effort{.warmup_s = request.at("warmup_s"),
-                        .samples = request.at("samples"),
-                        .times_only = request.at("times_only"),
-                        .measure_plants = request.at("measure_plants")};
+    const Effort usual;
+    const Effort effort{
+        .warmup_s = get<double>(request, "warmup_s"),
+        .samples = get_optional<int>(request, "samples").value_or(usual.samples),
+        .times_only = get_optional<bool>(request, "times_only").value_or(usual.times_only),
+        .measure_plants =
+            get_optional<bool>(request, "measure_plants").value_or(usual.measure_plants)};
     return to_json(session.open(cell_from_json(request.at("cell")), effort, save));
   }
   if (what == "measure") {

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import textwrap
 
 import harness
 
@@ -32,7 +33,13 @@ class Selftest(harness.CliTest):
         verdicts = [cell["verdict"] for cell in report["cells"]]
         self.assertEqual(verdicts, ["pass", "regression", "incorrect", "incorrect"])
         self.assertEqual({cell["finding"] for cell in report["cells"]}, {"kept"})
+        # What scripts/gate_rates counts by.
+        for key in ("version", "commit", "dirty", "notes", "pairs", "seconds"):
+            self.assertIn(key, report)
         slowed = report["cells"][1]
+        for key in ("name", "device", "device_name", "reason"):
+            self.assertIn(key, slowed)
+        self.assertLessEqual({"ratio", "deviation"}, set(slowed["change"]))
         self.assertGreater(slowed["planted_part"], 3)
         self.assertIn("a second series repeats it", slowed["reason"])
         # The evidence: the first process of each side is whole, the others take times only.
@@ -111,21 +118,56 @@ class Rates(harness.CliTest):
             timeout=250,
         )
 
-    def test_counts_decisions(self):
-        done = self.rates(
-            *["--device", "cpu", "--json", "r.json", "--honest", "2", "--slowed", "2"],
-            *["--threshold", "300", "--", *CELLS[:2], *CELLS[4:], *QUICK],
-            *["--precision", "fp32,bf16"],
+    def program(self, commit):
+        """Stands in for a selftest of two cells that keeps its promises."""
+        path = self.folder / "program"
+        path.write_text(
+            f"#!{sys.executable}\n"
+            + textwrap.dedent(f"""
+                import json, sys
+                slowed = "nothing" not in sys.argv
+                cell = dict(name="a", device="GPU-1", device_name="NVIDIA H200", reason="",
+                            finding="kept", verdict="regression" if slowed else "pass",
+                            change=dict(ratio=1.05 if slowed else 1, deviation=0.001))
+                if slowed:
+                    cell["planted_part"] = 0.0502
+                print(json.dumps(dict(version="0.1.0", commit="{commit}", dirty=False, notes=[],
+                                      pairs=5, seconds=1.5, cells=[cell, cell])))
+            """),
+            encoding="utf-8",
         )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        document = harness.parse_document((self.folder / "r.json").read_text(encoding="utf-8"))
-        self.assertEqual(document["schema"], "mla-bench-rates/1")
-        honest, slowed = document["rates"]
-        self.assertEqual(honest["planted"], "nothing")
-        self.assertEqual(honest["decisions"], 2)
-        self.assertEqual(slowed["decisions"], 2)
-        self.assertAlmostEqual(slowed["slow_down"], 3.02)
-        self.assertEqual(len(document["gates"]), 2)
+        path.chmod(0o755)
+        return str(path)
+
+    def test_counts_decisions_and_goes_on(self):
+        program = self.program("aaaaaaaaaa")
+        words = ["--device", "cuda:0,cuda:1", "--json", "r.json", "--slowed", "3"]
+        path = self.folder / "r.json"
+
+        def rates_of(*arguments):
+            done = self.rates(*words, *arguments, program=program)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            document = harness.parse_document(path.read_text(encoding="utf-8"))
+            self.assertEqual(document["schema"], "mla-bench-rates/1")
+            return {
+                (rate["planted"], rate["threshold"]): rate["decisions"]
+                for rate in document["rates"]
+            }
+
+        first = rates_of("--honest", "4")
+        self.assertEqual(set(first), {(p, t) for p in ("nothing", "work") for t in (0.03, 0.01)})
+        self.assertTrue(all(first["nothing", t] >= 2 and first["work", t] >= 3 for t in (0.03, 0.01)))
+        before = path.read_bytes()
+        self.assertEqual(rates_of("--honest", "4", "--resume"), first)
+        self.assertEqual(path.read_bytes(), before)
+        more = rates_of("--honest", "200", "--resume")
+        self.assertGreaterEqual(more["nothing", 0.03], 100)
+        self.assertEqual(more["work", 0.03], first["work", 0.03])
+        other = self.rates(
+            *[*words, "--honest", "900", "--resume"], program=self.program("bbbbbbbbbb")
+        )
+        self.assertEqual(other.returncode, 2)
+        self.assertIn("another mla-bench", other.stderr)
 
     def test_bad_input(self):
         done = self.rates("--json", "r.json", program="/none")
@@ -135,6 +177,9 @@ class Rates(harness.CliTest):
         self.assertEqual(done.returncode, 2)
         self.assertIn("tild", done.stderr)
         self.assertEqual(self.files(), [])
+        done = self.rates("--json", "none.json", "--resume")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("none.json", done.stderr)
 
 
 if __name__ == "__main__":
