@@ -104,9 +104,11 @@ inline MutantRun run_mutants(const MutantRig& rig, const std::string& options) {
 inline std::string options_of(const MutantRig& rig, const Mutant& mutant,
                               const std::string& variants) {
   const int more = mutant.ragged ? 1 : 0;
+  constexpr int kLargeSeq = 80000;
+  const int seq = mutant.large ? kLargeSeq : rig.seq + more;
   return "--variant " + variants + " --device " + rig.device + " --precision " +
          std::string(name_of(mutant.precision)) + " --inputs " + std::string(mutant.inputs) +
-         " --batch " + rig.batch + " --seq " + std::to_string(rig.seq + more) + " --model-dim " +
+         " --batch " + rig.batch + " --seq " + std::to_string(seq) + " --model-dim " +
          std::to_string(rig.model_dim + more);
 }
 
@@ -115,14 +117,16 @@ inline std::string options_of(const MutantRig& rig, const Mutant& mutant,
 // alone.
 template <typename CheckRun>
 std::vector<Caught> catch_mutants(const MutantRig& rig, Backend backend, CheckRun check_run) {
-  std::map<std::tuple<Precision, std::string_view, bool, std::string_view>, std::vector<Mutant>>
+  std::map<std::tuple<Precision, std::string_view, bool, bool, std::string_view>,
+           std::vector<Mutant>>
       runs;
   for (const Mutant& mutant : kMutants) {
     if (backend == Backend::kCpu ? mutant.on_cpu : mutant.on_gpu) {
       const bool is_alone = mutant.recipe.defect == Defect::kWritesLate ||
                             mutant.recipe.defect == Defect::kStealsOutput;
-      runs[{mutant.precision, mutant.inputs, mutant.ragged, is_alone ? mutant.name : ""}].push_back(
-          mutant);
+      runs[{mutant.precision, mutant.inputs, mutant.ragged, mutant.large,
+            is_alone ? mutant.name : ""}]
+          .push_back(mutant);
     }
   }
   std::vector<Caught> all;

@@ -89,6 +89,7 @@ struct Mutant {
   std::string_view status = "incorrect";
   bool on_cpu = true;
   bool on_gpu = true;
+  bool large = false;  // too large for a full reference: the check is made on the GPU
 };
 
 inline constexpr std::string_view kBeyond = "beyond their bound, worst ";
@@ -311,6 +312,28 @@ inline constexpr std::array kMutants{
            {.latent = Rounding::kFp16, .sums = Rounding::kFp16},
            kTogether,
            Precision::kFp16},
+    Mutant{"one_element_large",
+           "one element of 82 million is off by 1",
+           {.defect = Defect::kOffsetsOneElement, .offset = 1},
+           "1 of 81920000 elements beyond",
+           Precision::kFp32,
+           "normal",
+           false,
+           "incorrect",
+           /*on_cpu=*/false,
+           true,
+           true},
+    Mutant{"keeps_latent_large",
+           "the latent of 320000 rows is made once and used from then on",
+           {.defect = Defect::kKeepsLatent},
+           kKept,
+           Precision::kFp32,
+           "normal",
+           false,
+           "incorrect",
+           /*on_cpu=*/false,
+           true,
+           true},
     Mutant{"missing_barrier",
            "shared memory is read before the other warps have written it",
            {.defect = Defect::kMissingBarrier},
