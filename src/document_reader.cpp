@@ -54,11 +54,12 @@ void check_cell(const Result& result, const std::vector<DocumentDevice>& devices
       throw UsageError("a size of the problem is " + std::to_string(size) + ", not from 1 up");
     }
   }
-  const bool is_known =
-      std::any_of(devices.begin(), devices.end(), [&](const DocumentDevice& known) {
-        return known.device.backend == cell.backend && known.device.uuid == cell.device;
-      });
-  if (!is_known) {
+  const auto is_known = [&](Backend backend, const std::string& uuid) {
+    return std::any_of(devices.begin(), devices.end(), [&](const DocumentDevice& known) {
+      return known.device.backend == backend && known.device.uuid == uuid;
+    });
+  };
+  if (!is_known(cell.backend, cell.device)) {
     throw UsageError("its device '" + printable(cell.device) + "' is not among the devices");
   }
   for (std::size_t i = 0; i < result.rounds.size(); ++i) {
@@ -66,6 +67,14 @@ void check_cell(const Result& result, const std::vector<DocumentDevice>& devices
       if (!(ns > 0)) {
         throw UsageError("round " + std::to_string(i + 1) + " holds a time of " + shortest(ns) +
                          " ns: times are positive");
+  std::unordered_set<std::string> gpus{cell.device};
+  for (const std::string& uuid : cell.concurrent_with) {
+    if (cell.backend != Backend::kCuda || !is_known(Backend::kCuda, uuid) ||
+        !gpus.insert(uuid).second) {
+      throw UsageError("key 'concurrent_with' names '" + printable(uuid) +
+                       "', which is no other GPU of the document");
+    }
+  }
       }
     }
   }

@@ -114,18 +114,23 @@ struct RunWords {
   }
 };
 
-RunWords words_of(const Cell& cell, const DeviceList& devices) {
+RunWords words_of(Cell cell, const DeviceList& devices) {
   RunWords run;
   if (cell.backend == Backend::kCpu) {
     run.fixed = {"--device", "cpu", "--threads", std::to_string(cell.threads)};
   } else {
-    // By its UUID; on another GPU it runs too, and the gate says that they are not the same.
-    const auto found =
-        std::find_if(devices.devices.begin(), devices.devices.end(), [&](const Device& device) {
+    const bool is_here =
+        std::any_of(devices.devices.begin(), devices.devices.end(), [&](const Device& device) {
           return device.backend == Backend::kCuda && device.uuid == cell.device;
         });
-    run.fixed = {"--device",
-                 "cuda:" + std::to_string(found == devices.devices.end() ? 0 : found->ordinal)};
+    // On another GPU it runs too, and the gate says that they are not the same.
+    std::vector<std::string>& gpus = cell.concurrent_with;
+    gpus.push_back(is_here ? cell.device : "cuda:0");
+    std::sort(gpus.begin(), gpus.end());  // the cells of all of them are of one run
+    run.fixed = {"--device", join(gpus, ",")};
+    if (gpus.size() > 1) {
+      run.fixed.push_back("--concurrent");
+    }
   }
   const Problem& problem = cell.problem;
   const auto list = [](auto value) { return std::vector{std::to_string(value)}; };
@@ -175,7 +180,8 @@ std::vector<std::vector<std::string>> runs_of(std::span<const CellEvidence> cell
                                .precision = key.work.precision,
                                .l2 = key.work.l2,
                                .problem = key.work.problem,
-                               .inputs = key.work.inputs},
+                               .inputs = key.work.inputs,
+                               .concurrent_with = evidence.concurrent_with},
                               devices));
     }
   }
@@ -188,7 +194,11 @@ std::vector<std::vector<std::string>> runs_of(std::span<const CellEvidence> cell
         merged.push_back(run);
       } else {
         std::vector<std::string>& list = merged[place->second].lists[axis];
-        list.insert(list.end(), run.lists[axis].begin(), run.lists[axis].end());
+        for (const std::string& value : run.lists[axis]) {
+          if (std::find(list.begin(), list.end(), value) == list.end()) {
+            list.push_back(value);
+          }
+        }
       }
     }
     runs = std::move(merged);

@@ -146,16 +146,20 @@ Json to_json(const InputSource& inputs) {
 }
 
 Json to_json(const Cell& cell) {
-  return {{"id", cell.id()},
-          {"variant", cell.variant},
-          {"backend", name_of(cell.backend)},
-          {"ordinal", cell.ordinal},
-          {"device", cell.device},
-          {"threads", cell.threads},
-          {"precision", name_of(cell.precision)},
-          {"l2", name_of(cell.l2)},
-          {"problem", to_json(cell.problem)},
-          {"inputs", to_json(cell.inputs)}};
+  Json json{{"id", cell.id()},
+            {"variant", cell.variant},
+            {"backend", name_of(cell.backend)},
+            {"ordinal", cell.ordinal},
+            {"device", cell.device},
+            {"threads", cell.threads},
+            {"precision", name_of(cell.precision)},
+            {"l2", name_of(cell.l2)},
+            {"problem", to_json(cell.problem)},
+            {"inputs", to_json(cell.inputs)}};
+  if (!cell.concurrent_with.empty()) {
+    json["concurrent_with"] = cell.concurrent_with;
+  }
+  return json;
 }
 
 Json to_json(const Check& check) {
@@ -283,7 +287,9 @@ Cell cell_from_json(const Json& json) {
           .precision = get_named<Precision>(json, "precision", kPrecisions),
           .l2 = get_named<L2State>(json, "l2", kL2States),
           .problem = problem_from_json(member(json, "problem")),
-          .inputs = inputs_from_json(member(json, "inputs"))};
+          .inputs = inputs_from_json(member(json, "inputs")),
+          .concurrent_with = get_optional<std::vector<std::string>>(json, "concurrent_with")
+                                 .value_or(std::vector<std::string>{})};
 }
 
 Round round_from_json(const Json& json) {

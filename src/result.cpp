@@ -39,10 +39,17 @@ std::string id_of(const Problem& problem) {
 }
 
 std::string Cell::id() const {
-  const std::string place =
-      backend == Backend::kCuda ? "cuda:" + std::to_string(ordinal) : std::string("cpu");
+  const std::string place = backend == Backend::kCuda ? device : std::string("cpu");
   return variant + "/" + place + "/" + id_of(problem) + "/" + std::string(name_of(precision)) +
-         "/" + std::string(name_of(l2));
+         "/" + std::string(name_of(l2)) + concurrent_id(gpus_at_once(*this));
+}
+
+int gpus_at_once(const Cell& cell) {
+  return 1 + static_cast<int>(cell.concurrent_with.size());
+}
+
+std::string concurrent_id(int gpus) {
+  return gpus > 1 ? "/concurrent:" + std::to_string(gpus) : "";
 }
 
 bool Cell::shares_tensors_with(const Cell& other) const {
@@ -114,10 +121,11 @@ std::string command_of(const Cell& cell) {
     return " --" + std::string(name) + " " + shell_word(value);
   };
   const Problem& problem = cell.problem;
-  std::string command =
-      "mla-bench" + option("variant", cell.variant) +
-      option("device",
-             cell.backend == Backend::kCuda ? "cuda:" + std::to_string(cell.ordinal) : "cpu");
+  std::vector<std::string> devices = cell.concurrent_with;
+  devices.insert(devices.begin(), cell.backend == Backend::kCuda ? cell.device : "cpu");
+  std::string command = "mla-bench" + option("variant", cell.variant) +
+                        option("device", join(devices, ",")) +
+                        (devices.size() > 1 ? " --concurrent" : "");
   if (cell.backend == Backend::kCpu) {
     command += option("threads", std::to_string(cell.threads));
   }
