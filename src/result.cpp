@@ -98,6 +98,7 @@ std::vector<double> round_medians_ns(const std::vector<Round>& rounds) {
 
 Summary summarize(const std::vector<Round>& rounds) {
   std::vector<double> samples;
+  samples.reserve(rounds.empty() ? 0 : rounds.size() * rounds.front().samples_ns.size());
   for (const Round& round : rounds) {
     samples.insert(samples.end(), round.samples_ns.begin(), round.samples_ns.end());
   }
