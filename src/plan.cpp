@@ -184,8 +184,11 @@ std::vector<Device> devices_named(const DeviceRequest& request, const DeviceList
   }
   std::vector<Device> found = gpus;
   std::erase_if(found, [&](const Device& gpu) {
-    return request.kind == Kind::kUuid ? !gpu.uuid.starts_with(request.uuid)
-                                       : gpu.ordinal != request.ordinal;
+    // Whether it is a slice, GPU- or MIG-, only the driver's tools say.
+    constexpr std::size_t kPrefix = 4;
+    return request.kind == Kind::kUuid
+               ? !gpu.uuid.substr(kPrefix).starts_with(request.uuid.substr(kPrefix))
+               : gpu.ordinal != request.ordinal;
   });
   if (found.empty()) {
     throw NoDeviceError("--device " + name_of(request) + ": this machine has " + gpu_words(gpus) +

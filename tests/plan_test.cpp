@@ -329,6 +329,7 @@ TEST(Devices, GoByTheirUuidOrItsBeginning) {
   EXPECT_SAYS(refusal<UsageError>(options, kTwoGpus),
               "--device GPU- may be cuda:0 (GPU-0), cuda:1 (GPU-1): give more of the UUID");
   EXPECT_EQ(chosen({by_uuid("GPU-")}, kOneGpu), Words{"GPU-0"});
+  EXPECT_EQ(chosen({by_uuid("MIG-1")}, kTwoGpus), Words{"GPU-1"});
   options = options_on(by_uuid("GPU-2"));
   EXPECT_SAYS(refusal<NoDeviceError>(options, kTwoGpus), "--device GPU-2: this machine has cuda:0");
   EXPECT_SAYS(refusal<NoDeviceError>(options, kNoGpu), "--device cpu runs here");

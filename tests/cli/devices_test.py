@@ -251,6 +251,20 @@ class AtTheSameTime(DevicesCase):
             self.ends(gated, INCOMPARABLE)
             verdicts = {cell["verdict"] for cell in json.loads(gated.stdout)["cells"]}
             self.assertEqual(verdicts, {"missing", "new"})
+        # Nor are two of one name, where a table shows both.
+        rows = self.run_program("export", "alone.json", "once.json", "--to", "md").stdout.splitlines()
+        devices = {line.split("|")[2].strip() for line in rows[2:]}
+        self.assertEqual(
+            devices,
+            {
+                f"Played GPU \\({uuid[:12]}\\){company}"
+                for uuid in (ONE, TWO)
+                for company in ("", ", 2 GPUs at once")
+            },
+        )
+        verdicts = self.run_program("gate", "--baseline", "alone.json", "once.json").stdout
+        for column in (" GPU ", " concurrent ", f" {ONE[:12]} ", f" {TWO[:12]} ", " 2 GPUs at once "):
+            self.assertIn(column, verdicts)
         # Among themselves they are compared.
         once = self.run_program("compare", "once.json", "--reference", ONE)
         self.ends(once, 0)
