@@ -304,4 +304,8 @@ std::optional<double> expected_frobenius_error(const Problem& problem, Precision
   }
 }
 
+double outlier_limit(double relative, double rms, double magnitude) {
+  return kOutlierDeviations * relative * rms / magnitude;
+}
+
 }  // namespace mla_bench

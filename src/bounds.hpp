@@ -43,4 +43,17 @@ std::optional<double> expected_frobenius_error(const Problem& problem, Precision
 // more.
 inline constexpr double kFrobeniusAllowance = 3.0;
 
+// How far one element may be off, as a part of its magnitude, where the elements together have the
+// Frobenius error `relative` at most: an error is a sum of many roundings, hardly ever further out
+// than kOutlierDeviations of them, and scales with the element's magnitude. The worst case's bound
+// is up to 500 times this on data whose sums cancel, which hides a wrong element among right ones.
+//   rms        root mean square of the answer's elements
+//   magnitude  mean of their magnitudes
+double outlier_limit(double relative, double rms, double magnitude);
+
+// exp(-8^2 / 2) is 1e-14 an element (Hoeffding's inequality). It counts from kFrobeniusAllowance
+// times the expectation, so that an element whose terms are fewer, or less alike, than those of the
+// mean element has three times the room besides.
+inline constexpr double kOutlierDeviations = 8.0;
+
 }  // namespace mla_bench

@@ -45,6 +45,11 @@ std::string shape_id(const Work& work) {
          std::string(name_of(work.l2));
 }
 
+// Empty for all cells but those of selftest.
+std::string copy_id(int copy) {
+  return copy == 0 ? "" : "/copy:" + std::to_string(copy);
+}
+
 std::string generated_id(const InputSource& inputs) {
   return std::string(name_of(inputs.distribution)) + ":" + std::to_string(inputs.seed);
 }
@@ -58,7 +63,8 @@ CellKey key_of(const Cell& cell) {
                    .precision = cell.precision,
                    .l2 = cell.l2,
                    .inputs = cell.inputs,
-                   .gpus_at_once = gpus_at_once(cell)}};
+                   .gpus_at_once = gpus_at_once(cell)},
+          .copy = cell.copy};
 }
 
 std::string id_of(const Work& work) {
@@ -75,7 +81,8 @@ std::string id_of(const Place& place) {
 std::string id_of(const CellKey& key) {
   // Lengths, since a device's name and a file's may hold any character.
   const std::string place = id_of(key.place);
-  return key.variant + "/" + std::to_string(place.size()) + "/" + place + "/" + id_of(key.work);
+  return key.variant + copy_id(key.copy) + "/" + std::to_string(place.size()) + "/" + place + "/" +
+         id_of(key.work);
 }
 
 std::string export_name(const CellKey& key) {
@@ -88,7 +95,7 @@ std::string export_name(const CellKey& key) {
   const InputSource& inputs = key.work.inputs;
   return "kv_up/" + key.variant + "/" + std::string(name_of(key.place.backend)) + "/" +
          slug(key.place.device) + threads + "/" + shape_id(key.work) + "/" +
-         (inputs.file ? file_id(*inputs.file) : generated_id(inputs)) +
+         (inputs.file ? file_id(*inputs.file) : generated_id(inputs)) + copy_id(key.copy) +
          concurrent_id(key.work.gpus_at_once);
 }
 

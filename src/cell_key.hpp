@@ -31,6 +31,7 @@ struct CellKey {
   std::string variant;
   Place place;
   Work work;
+  int copy = 0;  // of selftest
 
   friend bool operator==(const CellKey&, const CellKey&) = default;
 };

@@ -27,18 +27,24 @@ std::string described(const WorstElement& element) {
          number(element.expected) + " +- " + number(element.bound, true);
 }
 
-WorstElement located(const Comparison& comparison, const Problem& problem) {
-  const std::int64_t column = comparison.worst_index % problem.columns();
-  const std::int64_t row = comparison.worst_index / problem.columns();
+// Element `index` of kv by its place.
+WorstElement located(std::int64_t index, const Problem& problem) {
+  const std::int64_t column = index % problem.columns();
+  const std::int64_t row = index / problem.columns();
   const std::int64_t row_of_half = row % problem.rows();
   return {.is_v = row >= problem.rows(),
           .batch = row_of_half / problem.seq,
           .seq = row_of_half % problem.seq,
           .head = column / problem.head_dim,
-          .dim = column % problem.head_dim,
-          .actual = comparison.worst_actual,
-          .expected = comparison.worst_expected,
-          .bound = comparison.worst_bound};
+          .dim = column % problem.head_dim};
+}
+
+WorstElement worst_of(const Comparison& comparison, const Problem& problem) {
+  WorstElement worst = located(comparison.worst_index, problem);
+  worst.actual = comparison.worst_actual;
+  worst.expected = comparison.worst_expected;
+  worst.bound = comparison.worst_bound;
+  return worst;
 }
 
 // The Frobenius error that a correct kernel stays below on these inputs, over that many elements.
@@ -53,6 +59,29 @@ std::optional<double> frobenius_limit(std::int64_t elements, const CheckContext&
     return std::nullopt;
   }
   return kFrobeniusAllowance * *expected;
+}
+
+// The element that is too far off for generated data, though within the bound of any; nothing where
+// none is, or the statistics do not hold.
+std::optional<WorstElement> outlier_of(const Comparison& comparison,
+                                       const std::optional<double>& frobenius_error_limit,
+                                       const CheckContext& context) {
+  if (!frobenius_error_limit || context.demand_exact || comparison.outlier_index < 0) {
+    return std::nullopt;
+  }
+  const auto count = static_cast<double>(comparison.elements);
+  const double limit =
+      outlier_limit(*frobenius_error_limit, std::sqrt(comparison.squared_reference / count),
+                    comparison.sum_of_magnitudes / count);
+  if (comparison.outlier_error <= limit) {
+    return std::nullopt;
+  }
+  WorstElement outlier = located(comparison.outlier_index, context.inputs.problem);
+  outlier.actual = comparison.outlier_actual;
+  outlier.expected = comparison.outlier_expected;
+  const double error = std::abs(outlier.actual - outlier.expected);
+  outlier.bound = error * limit / comparison.outlier_error;
+  return outlier;
 }
 
 std::string verdict(const Check& check, const Comparison& comparison, const CheckContext& context) {
@@ -74,9 +103,16 @@ std::string verdict(const Check& check, const Comparison& comparison, const Chec
            " kernel stays below " + number(*check.frobenius_error_limit, true) +
            ": are operands or sums held in a lower precision?";
   }
+  if (const std::optional<WorstElement> outlier =
+          outlier_of(comparison, check.frobenius_error_limit, context)) {
+    return "an element is further off than the rounding errors of a correct " +
+           std::string(name_of(context.precision)) +
+           " kernel can add up to on these inputs: " + described(*outlier);
+  }
   if (context.demand_exact && comparison.inexact_elements > 0) {
     return std::to_string(comparison.inexact_elements) + of_all +
-           "differ from the exact answer, though no sum of these inputs needs rounding";
+           "differ from the exact answer, though no sum of these inputs needs rounding" +
+           (check.worst ? ", such as " + described(*check.worst) : "");
   }
   return "";
 }
@@ -259,7 +295,7 @@ Check conclude(const Comparison& comparison, CheckMethod method, const CheckCont
   check.max_error_over_bound = comparison.max_error_over_bound;
   check.bit_exact = comparison.elements > 0 && comparison.inexact_elements == 0;
   if (comparison.worst_index >= 0) {
-    check.worst = located(comparison, context.inputs.problem);
+    check.worst = worst_of(comparison, context.inputs.problem);
   }
   // Without a reference other than zero there is no relative error; the bounds alone decide.
   if (comparison.squared_reference > 0) {

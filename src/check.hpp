@@ -80,6 +80,12 @@ struct Comparison {
   double squared_error = 0;
   double squared_reference = 0;
   std::int64_t unwritten_elements = 0;  // still the poison, where it was counted
+  // The element whose error is largest against its magnitude, beyond what storing it may cost.
+  double outlier_error = 0;  // as a part of its magnitude
+  std::int64_t outlier_index = -1;
+  double outlier_actual = 0;
+  double outlier_expected = 0;
+  double sum_of_magnitudes = 0;
 };
 
 // The verdict on a comparison.

@@ -11,6 +11,7 @@ int run_command(const RunOptions& options, std::span<const char* const> argv);
 int compare_command(const CompareOptions& options);
 int export_command(const ExportOptions& options);
 int gate_command(const GateOptions& options, std::span<const char* const> argv);
+int selftest_command(const SelftestOptions& options);
 int list_command(const ListOptions& options);
 
 }  // namespace mla_bench

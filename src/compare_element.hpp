@@ -110,9 +110,30 @@ constexpr Comparison compare_element(std::int64_t index, T stored, const Expecte
   result.worst_actual = actual;
   result.worst_expected = expected.value;
   result.worst_bound = bound;
-  result.squared_error = is_finite(error) ? error * error : 0;
-  result.squared_reference = is_finite(error) ? expected.value * expected.value : 0;
+  if (!is_finite(error)) {
+    return result;
+  }
+  result.squared_error = error * error;
+  result.squared_reference = expected.value * expected.value;
+  result.sum_of_magnitudes = expected.magnitude;
+  const double storing =
+      rule.relative_to_value * absolute_value(expected.value) + expected.absolute;
+  if (error > storing && expected.magnitude > 0) {
+    result.outlier_error = (error - storing) / expected.magnitude;
+    result.outlier_index = index;
+    result.outlier_actual = actual;
+    result.outlier_expected = expected.value;
+  }
   return result;
+}
+
+// Whether a's outlier is further out than b's; of equals the one of the lower index is.
+constexpr bool is_further_out(const Comparison& a, const Comparison& b) {
+  if (a.outlier_index < 0 || b.outlier_index < 0) {
+    return a.outlier_index >= 0;
+  }
+  return a.outlier_error > b.outlier_error ||
+         (a.outlier_error == b.outlier_error && a.outlier_index < b.outlier_index);
 }
 
 // The comparison of two disjoint sets of elements together. The worst is the one of the largest
@@ -134,6 +155,12 @@ constexpr Comparison merge(const Comparison& a, const Comparison& b) {
                                     : a.max_error_over_bound;
   result.squared_error = a.squared_error + b.squared_error;
   result.squared_reference = a.squared_reference + b.squared_reference;
+  const Comparison& outlier = is_further_out(b, a) ? b : a;
+  result.outlier_error = outlier.outlier_error;
+  result.outlier_index = outlier.outlier_index;
+  result.outlier_actual = outlier.outlier_actual;
+  result.outlier_expected = outlier.outlier_expected;
+  result.sum_of_magnitudes = a.sum_of_magnitudes + b.sum_of_magnitudes;
   return result;
 }
 

@@ -16,6 +16,7 @@
 #include "errors.hpp"
 #include "json.hpp"
 #include "json_skim.hpp"
+#include "problem_size.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -58,6 +59,9 @@ void check_cell(const Result& result, const std::vector<DocumentDevice>& devices
     if (size < 1) {
       throw UsageError("a size of the problem is " + std::to_string(size) + ", not from 1 up");
     }
+  }
+  if (const std::optional<std::string> why = why_too_large(problem)) {
+    throw UsageError(*why);
   }
   const auto is_known = [&](Backend backend, const std::string& uuid) {
     return std::any_of(devices.begin(), devices.end(), [&](const DocumentDevice& known) {
@@ -242,6 +246,12 @@ std::string_view FileText::read(const std::string& path) {
   return {bytes(), size};
 }
 
+bool has_copies(const Document& document) {
+  return std::any_of(document.cells.begin(), document.cells.end(), [](const Result& result) {
+    return result.cell.copy != 0 || result.cell.planted != Planted{};
+  });
+}
+
 }  // namespace
 
 RecordedDocument document_from_text(std::string_view text, const std::string& path, Detail detail) {
@@ -261,7 +271,8 @@ RecordedDocument document_from_text(std::string_view text, const std::string& pa
   }
 }
 
-std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail) {
+std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail,
+                                             Origin origin) {
   std::unordered_set<std::string> seen;
   for (const std::string& path : paths) {
     if (!seen.insert(path).second) {
@@ -278,6 +289,11 @@ std::vector<RecordedDocument> read_documents(std::span<const std::string> paths,
     for (std::size_t i = 0; i < paths.size(); ++i) {
       try {
         documents[i] = document_from_text(text.read(paths[i]), paths[i], detail);
+        if (origin == Origin::kRun && has_copies(documents[i].document)) {
+          throw UsageError("'" + printable(paths[i]) +
+                           "' is of mla-bench selftest: what it planted is in the times, which are "
+                           "not the variants' own");
+        }
       } catch (...) {
         errors[i] = std::current_exception();
       }

@@ -38,8 +38,15 @@ inline constexpr std::size_t kLargestDocument = std::size_t{256} << 20;
 // another schema, inconsistent, holds a cell twice, or a time that is not positive.
 RecordedDocument document_from_text(std::string_view text, const std::string& path, Detail detail);
 
+// What read_documents lets in beside the documents of runs.
+enum class Origin {
+  kRun,
+  kSelftest,  // hidden copies, whose times are not the variants' own
+};
+
 // The documents in the order of their paths, read side by side. Throws UsageError that names the
-// first file at fault, also one that stands twice in the list.
-std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail);
+// first file at fault, also one that stands twice in the list or is of another origin.
+std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail,
+                                             Origin origin = Origin::kRun);
 
 }  // namespace mla_bench

@@ -2,6 +2,7 @@
 // the CPU's and CUDA's; a build without CUDA has a stand-in for the latter that finds no device.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -56,6 +57,15 @@ struct Workload {
   double amount = 0;
 };
 
+// Frozen launches that a baseline of another day is compared by. Whoever holds them must not
+// outlive the executor.
+struct AnchorLaunches {
+  std::shared_ptr<const std::array<Memory, 2>> memory;
+  Launch copy;
+  Launch fma;
+  std::string_view source;  // what they were made from: a hash
+};
+
 // How long the kernels of one launch ran by the GPU's own time stamps, or why that cannot be told.
 struct Durations {
   std::string missing;
@@ -102,10 +112,18 @@ class Executor {
   virtual Launch touch_launch(const Problem& problem, StoredType type,
                               const Operands& operands) = 0;
 
+  // Of selftest: nothing for about that long, on one SM or on the calling thread; and `bytes` bytes
+  // set to `value`, enqueued as any launch.
+  virtual Launch spin_launch(double ns) = 0;
+  virtual Launch fill_launch(std::byte* target, std::byte value, std::int64_t bytes) = 0;
+
   // Ceilings. Bytes are a multiple of 16; no arithmetic where the device has no such unit or no
   // probe.
   virtual Workload copy_workload(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
   virtual std::optional<Workload> arithmetic_workload(Unit unit, Precision precision) = 0;
+
+  // The two frozen launches of anchors.hpp, with the memory that they need.
+  virtual AnchorLaunches anchor_launches() = 0;
 
   // Host time to enqueue one launch, many in a row; 0 on a CPU, which has no queue.
   virtual double enqueue_ns(const Launch& launch) = 0;

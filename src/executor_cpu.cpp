@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "anchors.hpp"
 #include "errors.hpp"
 #include "executor.hpp"
 #include "host.hpp"
@@ -313,6 +314,21 @@ class CpuExecutor final : public Executor {
     return [=, threads = device_.threads](Stream) { touch(problem, type, operands, threads); };
   }
 
+  Launch spin_launch(double ns) override {
+    return [ns](Stream) {
+      const auto start = std::chrono::steady_clock::now();
+      while (std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)
+                 .count() < ns) {
+      }
+    };
+  }
+
+  Launch fill_launch(std::byte* target, std::byte value, std::int64_t bytes) override {
+    return [=](Stream) {
+      std::memset(target, std::to_integer<int>(value), static_cast<std::size_t>(bytes));
+    };
+  }
+
   Workload copy_workload(std::byte* to, const std::byte* from, std::int64_t bytes) override {
     const auto copy = [=, threads = device_.threads](Stream) {
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
@@ -327,6 +343,18 @@ class CpuExecutor final : public Executor {
 
   std::optional<Workload> arithmetic_workload(Unit, Precision) override {
     return std::nullopt;
+  }
+
+  AnchorLaunches anchor_launches() override {
+    auto memory = std::make_shared<std::array<Memory, 2>>();
+    for (Memory& half : *memory) {
+      half = allocate(cpu_anchors::kBytes);
+      fill(half.get(), std::byte{0x5A}, cpu_anchors::kBytes);
+    }
+    return {.memory = memory,
+            .copy = cpu_anchors::copy_launch((*memory)[0].get(), (*memory)[1].get(), device_),
+            .fma = cpu_anchors::fma_launch(device_),
+            .source = cpu_anchors::source()};
   }
 
   double enqueue_ns(const Launch&) override {

@@ -15,12 +15,15 @@ namespace {
 // Least standard deviation of a process's time that is believed, of the time: few values may agree
 // by chance, and times are counted in ticks. 20 processes on an H200 have 0.05 to 0.06 %.
 constexpr double kLeastNoise = 0.001;
+// A cell's threshold is at least so many of its standard deviations from process to process.
+constexpr double kNoises = 3;
 // How certain a change must be found to be called detectable.
 constexpr double kDetection = 0.95;
 
 // A mean of logarithms and how well it is known.
 struct Estimate {
   double mean = 0;
+  double deviation = 0;
   double standard_error = 0;
   int degrees_of_freedom = 0;  // 0: its spread is not known
 };
@@ -46,7 +49,8 @@ Estimate paired_estimate(std::span<const double> baseline, std::span<const doubl
   }
   Estimate estimate{.mean = mean_of(differences)};
   if (differences.size() >= 2) {
-    estimate.standard_error = std::max(deviation_of(differences), kLeastNoise) /
+    estimate.deviation = deviation_of(differences);
+    estimate.standard_error = std::max(estimate.deviation, kLeastNoise) /
                               std::sqrt(static_cast<double>(differences.size()));
     estimate.degrees_of_freedom = static_cast<int>(differences.size()) - 1;
   }
@@ -62,15 +66,22 @@ Estimate independent_estimate(std::span<const double> baseline, std::span<const 
       estimate.degrees_of_freedom = static_cast<int>(side.size()) - 1;
     }
   }
+  estimate.deviation = std::max(deviation, 0.0);
   estimate.standard_error =
       std::max(deviation, kLeastNoise) * std::sqrt(1 / static_cast<double>(baseline.size()) +
                                                    1 / static_cast<double>(candidate.size()));
   return estimate;
 }
 
+void subtract(std::vector<double>& values, std::span<const double> others) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] -= others[i];
+  }
+}
+
 // The verdict on the time, and with which change.
 void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged) {
-  const double limit = std::log1p(rules.threshold);
+  const double limit = std::log1p(judged.threshold);
   const double half =
       student_t_quantile(1 - rules.alpha, estimate.degrees_of_freedom) * estimate.standard_error;
   const double low = estimate.mean - half;
@@ -81,7 +92,8 @@ void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged
       .estimate = std::exp(estimate.mean),
       .interval = {.low = std::exp(low), .high = std::exp(high)},
       .detectable = std::expm1(found + student_t_quantile(kDetection, estimate.degrees_of_freedom) *
-                                           estimate.standard_error)};
+                                           estimate.standard_error),
+      .deviation = estimate.deviation};
   if (low > 0 && estimate.mean > limit) {
     judged.verdict = Verdict::kRegression;
   } else if (high < 0 && estimate.mean < -limit) {
@@ -90,8 +102,9 @@ void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged
     judged.verdict = Verdict::kPass;
   } else {
     judged.verdict = Verdict::kInconclusive;
-    judged.reason = low > 0 ? "slower, but whether by the threshold is not known"
-                            : "the noise hides the threshold";
+    judged.reason += (judged.reason.empty() ? "" : "; ") +
+                     std::string(low > 0 ? "slower, but whether by the threshold is not known"
+                                         : "the noise hides the threshold");
   }
 }
 
@@ -103,6 +116,8 @@ struct Side {
   bool unfit = false;
   std::vector<std::optional<double>> logs;  // a place for each process
   std::size_t times = 0;
+  std::size_t anchors = 0;          // of the processes with a time
+  std::vector<double> anchor_logs;  // theirs
   std::size_t clocks = 0;
   double log_clock = 0;  // sum over the processes with a time
   std::int64_t rounds = 0;
@@ -139,6 +154,10 @@ Side side_of(const CellEvidence& cell) {
     if (process.status == Status::kPassed) {
       ++side.times;
       side.rounds += process.rounds;
+      if (process.anchors_ns) {
+        ++side.anchors;
+        side.anchor_logs.push_back(std::log(*process.anchors_ns));
+      }
       side.clocks += process.clock_mhz ? 1 : 0;
       side.log_clock += process.clock_mhz ? std::log(*process.clock_mhz) : 0;
     } else if (process.status == Status::kUntrusted) {
@@ -151,7 +170,16 @@ Side side_of(const CellEvidence& cell) {
       side.frobenius_error = std::max(side.frobenius_error, *process.frobenius_error);
     }
   }
-  if (side.status == Status::kPassed && side.untrusted >= side.times) {
+  // A second witness that was asked in some processes only speaks for all of them.
+  const auto count = [&](auto&& is) {
+    return std::count_if(cell.processes.begin(), cell.processes.end(), is);
+  };
+  const auto doubted = count([](const ProcessFinding& found) { return found.is_doubted; });
+  const auto believed = count([](const ProcessFinding& found) {
+    return found.is_witnessed && found.status == Status::kPassed;
+  });
+  if (side.status == Status::kPassed &&
+      (side.untrusted >= side.times || (doubted > 0 && doubted >= believed))) {
     const auto untrusted = std::find_if(
         cell.processes.begin(), cell.processes.end(),
         [](const ProcessFinding& found) { return found.status == Status::kUntrusted; });
@@ -221,6 +249,11 @@ std::string mismatch(const CellEvidence& baseline, const CellEvidence& candidate
   if (rules.compares_build) {
     found.push_back(differences(baseline.build, candidate.build));
   }
+  if (!baseline.anchors.empty() && !candidate.anchors.empty() &&
+      baseline.anchors != candidate.anchors) {
+    found.push_back("anchors " + printable(candidate.anchors) + " instead of " +
+                    printable(baseline.anchors));
+  }
   std::erase(found, "");
   return join(found, ", ");
 }
@@ -279,8 +312,8 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     return judged;
   }
 
-  const std::vector<double> before = values_of(then.logs, rules.is_paired ? &now.logs : nullptr);
-  const std::vector<double> after = values_of(now.logs, rules.is_paired ? &then.logs : nullptr);
+  std::vector<double> before = values_of(then.logs, rules.is_paired ? &now.logs : nullptr);
+  std::vector<double> after = values_of(now.logs, rules.is_paired ? &then.logs : nullptr);
   judged.baseline_processes = static_cast<std::int64_t>(before.size());
   judged.candidate_processes = static_cast<std::int64_t>(after.size());
   if (!before.empty() && !after.empty()) {
@@ -300,13 +333,31 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.reason = "a side has one round in all: measure it with more --rounds, or several times";
     return judged;
   }
+  const auto noise = rules.noise.find(export_name(baseline.key));
+  const double from_noise = noise == rules.noise.end() ? 0 : std::expm1(kNoises * noise->second);
+  judged.threshold = std::max(rules.threshold, from_noise);
+  if (from_noise > rules.threshold) {
+    judged.reason = "its threshold is " + fixed(100 * from_noise, 2) +
+                    " %, three times its noise from process to process by selftest";
+  }
+  if (!rules.is_paired && other.empty() && then.anchors == then.times && now.anchors == now.times) {
+    judged.anchors = std::exp(mean_of(now.anchor_logs) - mean_of(then.anchor_logs));
+    subtract(before, then.anchor_logs);
+    subtract(after, now.anchor_logs);
+  }
   decide(rules.is_paired ? paired_estimate(before, after) : independent_estimate(before, after),
          rules, judged);
   if (const std::string lost = lost_accuracy(then, now, rules.error_factor); !lost.empty()) {
     judged.verdict = Verdict::kRegression;
-    judged.reason = lost;
+    judged.reason = lost;  // whatever the time
   }
   attribute(then, now, judged);
+  if (constexpr double kWorthTelling = 0.01;
+      judged.anchors && std::abs(*judged.anchors - 1) > kWorthTelling) {
+    judged.reason += (judged.reason.empty() ? "" : "; ") + std::string("the anchors moved by ") +
+                     (*judged.anchors >= 1 ? "+" : "") + fixed(100 * (*judged.anchors - 1), 2) +
+                     " %, which is taken out";
+  }
   if (!other.empty()) {
     judged.reason += (judged.reason.empty() ? "" : "; ") + ("allowed: " + other);
   }

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,6 +60,10 @@ struct GateRules {
   bool is_paired = false;      // process i of the one side took turns with process i of the other
   bool compares_build = true;  // compilers and flags are circumstances, not what is judged
   bool allow_environment = false;
+  // How far two processes of one program lie apart, by the export names of cells: the standard
+  // deviation of the logarithm of their ratio, by selftest. A cell's threshold is at least three
+  // times that.
+  std::map<std::string, double> noise = {};
 };
 
 // Candidate over baseline.
@@ -66,6 +71,9 @@ struct Change {
   double estimate = 1;
   Interval interval;      // at the rules' alpha on either side
   double detectable = 0;  // slow-downs from this up (0.031 is 3.1 %) are found 19 times of 20
+  // Standard deviation of the logarithms: of the ratios of pairs, or of the processes of the side
+  // that spreads more.
+  double deviation = 0;
 };
 
 struct JudgedCell {
@@ -79,9 +87,13 @@ struct JudgedCell {
   std::int64_t baseline_processes = 0;
   std::int64_t candidate_processes = 0;
   std::optional<Change> change;
+  double threshold = 0;  // the rules', or more where the cell's noise is known to be larger
   // The change in cycles, where the clocks of all these processes are known: what the clock did is
   // not in it. It is told, and does not judge: a candidate may lower its clock by its own power.
   std::optional<double> cycles;
+  // How the anchors moved beside it, which is taken out of the change. Only where every process of
+  // both sides has them; pairs need none.
+  std::optional<double> anchors;
   bool unfit = false;  // no verdict because a GPU was throttled or not ours alone
 };
 

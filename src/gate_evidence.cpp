@@ -1,10 +1,12 @@
 #include "gate_evidence.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <stdexcept>
 
+#include "judge.hpp"
 #include "measure.hpp"
 #include "statistics.hpp"
 #include "text.hpp"
@@ -59,7 +61,12 @@ ProcessFinding finding_of(const Result& result, std::span<const Round> rounds) {
                          .rounds = static_cast<std::int64_t>(rounds.size())};
   std::vector<double> samples;
   std::vector<double> clocks;
+  std::vector<double> anchor_logs;
   for (const Round& round : rounds) {
+    if (round.anchors) {
+      anchor_logs.push_back((std::log(round.anchors->copy_ns) + std::log(round.anchors->fma_ns)) /
+                            2);
+    }
     if (const std::optional<double> mhz = usual_clock_mhz(round.clock_mhz)) {
       clocks.push_back(*mhz);
     }
@@ -67,6 +74,13 @@ ProcessFinding finding_of(const Result& result, std::span<const Round> rounds) {
     finding.unfit = finding.unfit || (round.before && is_unfit(*round.before)) ||
                     (round.after && is_unfit(*round.after));
   }
+  if (!anchor_logs.empty()) {
+    finding.anchors_ns = std::exp(std::accumulate(anchor_logs.begin(), anchor_logs.end(), 0.0) /
+                                  static_cast<double>(anchor_logs.size()));
+  }
+  finding.is_witnessed =
+      result.referee && (result.referee->missing.empty() || result.referee->counts);
+  finding.is_doubted = result.status == Status::kUntrusted && !referee_doubts(result).empty();
   if (!clocks.empty()) {
     finding.clock_mhz =
         std::accumulate(clocks.begin(), clocks.end(), 0.0) / static_cast<double>(clocks.size());
@@ -157,6 +171,15 @@ std::vector<CellEvidence> evidence_of(std::span<const RecordedDocument> document
       }
       if (cell.conflict.empty()) {
         cell.conflict = differences(cell.build, build);
+      }
+      for (const Round& round : result.rounds) {
+        if (round.anchors && cell.anchors.empty()) {
+          cell.anchors = round.anchors->source;
+        } else if (round.anchors && cell.anchors != round.anchors->source &&
+                   cell.conflict.empty()) {
+          cell.conflict =
+              "anchors " + printable(round.anchors->source) + " instead of " + cell.anchors;
+        }
       }
       cell.processes.resize(processes_before, {.reason = "a document does not hold it"});
       for (const std::vector<Round>& rounds : rounds_by_process(result)) {

@@ -22,8 +22,11 @@ struct ProcessFinding {
   std::string reason;
   double ns = 0;  // median of its samples, per launch; only where the status is kPassed
   std::int64_t rounds = 0;
-  bool unfit = false;               // throttled, or others were on the GPU
-  std::optional<double> clock_mhz;  // SM clock over its passes, the mean of the rounds
+  bool unfit = false;                // throttled, or others were on the GPU
+  bool is_witnessed = false;         // the second witness was asked
+  bool is_doubted = false;           // and found the time not to be believed
+  std::optional<double> anchors_ns;  // geometric mean of the anchors beside it
+  std::optional<double> clock_mhz;   // SM clock over its passes, the mean of the rounds
   // Of the check, where one was made.
   std::optional<double> error_over_bound;
   std::optional<double> frobenius_error;
@@ -40,6 +43,7 @@ struct CellEvidence {
   // In the order of the processes; one whose document does not hold the cell has kSkipped.
   std::vector<ProcessFinding> processes;
   std::vector<std::string> concurrent_with;  // UUIDs, as of a Cell
+  std::string anchors;   // what the anchors were made from; empty where there were none
   std::string conflict;  // how the documents' own circumstances differ; empty where they agree
 };
 

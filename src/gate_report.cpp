@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gate_json.hpp"
 #include "json.hpp"
 #include "json_access.hpp"
 #include "text.hpp"
@@ -252,7 +253,9 @@ std::string junit(const GateResult& result, const GateHeading& heading) {
          "  </testsuite>\n</testsuites>\n";
 }
 
-Json cell_json(const JudgedCell& cell) {
+}  // namespace
+
+Json to_json(const JudgedCell& cell) {
   Json json{{"name", export_name(cell.key)},
             {"variant", cell.key.variant},
             {"backend", name_of(cell.key.place.backend)},
@@ -269,14 +272,19 @@ Json cell_json(const JudgedCell& cell) {
   put(json, "baseline_ns", cell.baseline_ns);
   put(json, "candidate_ns", cell.candidate_ns);
   put(json, "cycles_ratio", cell.cycles);
+  put(json, "anchors_ratio", cell.anchors);
   if (cell.change) {
+    json["threshold"] = cell.threshold;
     json["change"] = {{"ratio", finite(cell.change->estimate)},
                       {"low", finite(cell.change->interval.low)},
                       {"high", finite(cell.change->interval.high)},
-                      {"detectable", finite(cell.change->detectable)}};
+                      {"detectable", finite(cell.change->detectable)},
+                      {"deviation", finite(cell.change->deviation)}};
   }
   return json;
 }
+
+namespace {
 
 std::string json(const GateResult& result, const GateHeading& heading) {
   Json report{{"schema", "mla-bench-gate/1"},
@@ -292,7 +300,7 @@ std::string json(const GateResult& result, const GateHeading& heading) {
               {"cells", Json::array()},
               {"notes", result.notes}};
   for (const JudgedCell& cell : result.cells) {
-    report["cells"].push_back(cell_json(cell));
+    report["cells"].push_back(to_json(cell));
   }
   return report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -8,7 +8,6 @@
 
 #include "mla_bench/float16.hpp"
 #include "philox.hpp"
-#include "safetensors.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -390,13 +389,25 @@ std::string_view name_of(Distribution distribution) {
 
 FileFacts inspect_input_file(const std::string& path, std::optional<std::int64_t> kv_heads,
                              std::optional<std::int64_t> head_dim) {
-  const TensorFile file = open_tensor_file(path);
+  return inspect_inputs(open_tensor_file(path), kv_heads, head_dim);
+}
+
+FileFacts inspect_inputs(const TensorFile& file, std::optional<std::int64_t> kv_heads,
+                         std::optional<std::int64_t> head_dim) {
   return facts_of(file, input_entries(file), kv_heads, head_dim);
 }
 
 Inputs make_inputs(const InputSource& source, const Problem& problem, Precision precision) {
   const StoredType type = stored_type(precision);
   return source.file ? read_inputs(*source.file, problem, type) : generate(source, problem, type);
+}
+
+void negate_hidden(Inputs& inputs) {
+  constexpr std::byte kSign{0x80};  // of the last byte: elements are little-endian
+  const auto size = static_cast<std::size_t>(size_of(inputs.type));
+  for (std::size_t last = size - 1; last < inputs.hidden.size(); last += size) {
+    inputs.hidden[last] ^= kSign;
+  }
 }
 
 void save_tensors(const std::string& path, const Inputs& inputs, const std::vector<std::byte>& kv) {

@@ -10,6 +10,7 @@
 
 #include "mla_bench/precision.hpp"
 #include "mla_bench/problem.hpp"
+#include "safetensors.hpp"
 
 namespace mla_bench {
 
@@ -50,6 +51,10 @@ struct Inputs {
   std::optional<Distribution> distribution;
 };
 
+// Gives hidden the other sign: every right output then has the same bits with the other sign,
+// whatever the arithmetic, since formats and roundings are symmetric.
+void negate_hidden(Inputs& inputs);
+
 // What a file holds, found from its header alone.
 struct FileFacts {
   Problem problem;
@@ -62,6 +67,8 @@ struct FileFacts {
 // Throws UsageError that names the file and the tensor.
 FileFacts inspect_input_file(const std::string& path, std::optional<std::int64_t> kv_heads,
                              std::optional<std::int64_t> head_dim);
+FileFacts inspect_inputs(const TensorFile& file, std::optional<std::int64_t> kv_heads,
+                         std::optional<std::int64_t> head_dim);
 
 // The inputs of one cell. A file's values are rounded to the precision's stored type (to nearest
 // even) where its dtype differs. Throws UsageError (file) or std::bad_alloc.

@@ -36,6 +36,15 @@ Problem problem_from_json(const Json& json) {
           .head_dim = get<std::int64_t>(json, "head_dim")};
 }
 
+Planted planted_from_json(const Json& json) {
+  const std::optional<std::string> text = get_optional<std::string>(json, "planted");
+  const std::optional<Planted> planted = text ? planted_from(*text) : Planted{};
+  if (!planted) {
+    throw UsageError("key 'planted' has the unknown value '" + printable(*text) + "'");
+  }
+  return *planted;
+}
+
 InputSource inputs_from_json(const Json& json) {
   InputSource inputs;
   inputs.file = get_optional<std::string>(json, "file");
@@ -159,6 +168,12 @@ Json to_json(const Cell& cell) {
   if (!cell.concurrent_with.empty()) {
     json["concurrent_with"] = cell.concurrent_with;
   }
+  if (cell.copy != 0) {
+    json["copy"] = cell.copy;
+  }
+  if (cell.planted != Planted{}) {
+    json["planted"] = text_of(cell.planted);
+  }
   return json;
 }
 
@@ -200,6 +215,10 @@ Json to_json(const KernelFacts& kernel) {
           {"blocks_per_sm", kernel.blocks_per_sm}};
 }
 
+Json to_json(const Anchors& anchors) {
+  return {{"copy_ns", anchors.copy_ns}, {"fma_ns", anchors.fma_ns}, {"source", anchors.source}};
+}
+
 Json to_json(const Round& round) {
   Json json{{"short_launches", round.short_launches},
             {"long_launches", round.long_launches},
@@ -218,6 +237,9 @@ Json to_json(const Round& round) {
   }
   if (round.after) {
     json["after"] = to_json(*round.after);
+  }
+  if (round.anchors) {
+    json["anchors"] = to_json(*round.anchors);
   }
   return json;
 }
@@ -267,6 +289,12 @@ Json to_json(const Result& result) {
   if (result.referee) {
     json["referee"] = to_json(*result.referee);
   }
+  if (result.planted_work) {
+    Json work{{"spin_ns", result.planted_work->spin_ns},
+              {"launches", result.planted_work->launches}};
+    put(work, "slow_down", result.planted_work->slow_down);
+    json["planted_work"] = std::move(work);
+  }
   json["rounds"] = Json::array();
   for (const Round& round : result.rounds) {
     json["rounds"].push_back(to_json(round));
@@ -289,22 +317,37 @@ Cell cell_from_json(const Json& json) {
           .problem = problem_from_json(member(json, "problem")),
           .inputs = inputs_from_json(member(json, "inputs")),
           .concurrent_with = get_optional<std::vector<std::string>>(json, "concurrent_with")
-                                 .value_or(std::vector<std::string>{})};
+                                 .value_or(std::vector<std::string>{}),
+          .copy = get_optional<int>(json, "copy").value_or(0),
+          .planted = planted_from_json(json)};
+}
+
+Anchors anchors_from_json(const Json& json) {
+  Anchors anchors{.copy_ns = get<double>(json, "copy_ns"),
+                  .fma_ns = get<double>(json, "fma_ns"),
+                  .source = get<std::string>(json, "source")};
+  if (!(anchors.copy_ns > 0) || !(anchors.fma_ns > 0)) {
+    throw UsageError("a time of the anchors is not positive");
+  }
+  return anchors;
 }
 
 Round round_from_json(const Json& json) {
-  return {.process = get_optional<std::int64_t>(json, "process").value_or(0),
-          .short_launches = get<std::int64_t>(json, "short_launches"),
-          .long_launches = get<std::int64_t>(json, "long_launches"),
-          .short_ns = get<std::vector<double>>(json, "short_ns"),
-          .long_ns = get<std::vector<double>>(json, "long_ns"),
-          .samples_ns = get<std::vector<double>>(json, "samples_ns"),
-          .clock_mhz =
-              get_optional<std::vector<double>>(json, "clock_mhz").value_or(std::vector<double>{}),
-          .slow_clock_samples = get_optional<std::vector<std::int64_t>>(json, "slow_clock_samples")
-                                    .value_or(std::vector<std::int64_t>{}),
-          .before = optional_state(json, "before"),
-          .after = optional_state(json, "after")};
+  const Json* anchors = find_member(json, "anchors");
+  return {
+      .process = get_optional<std::int64_t>(json, "process").value_or(0),
+      .short_launches = get<std::int64_t>(json, "short_launches"),
+      .long_launches = get<std::int64_t>(json, "long_launches"),
+      .short_ns = get<std::vector<double>>(json, "short_ns"),
+      .long_ns = get<std::vector<double>>(json, "long_ns"),
+      .samples_ns = get<std::vector<double>>(json, "samples_ns"),
+      .clock_mhz =
+          get_optional<std::vector<double>>(json, "clock_mhz").value_or(std::vector<double>{}),
+      .slow_clock_samples = get_optional<std::vector<std::int64_t>>(json, "slow_clock_samples")
+                                .value_or(std::vector<std::int64_t>{}),
+      .before = optional_state(json, "before"),
+      .after = optional_state(json, "after"),
+      .anchors = anchors != nullptr ? std::optional(anchors_from_json(*anchors)) : std::nullopt};
 }
 
 Referee referee_from_json(const Json& json) {
@@ -355,6 +398,11 @@ Result result_from_json(const Json& json) {
   }
   if (const Json* referee = find_member(json, "referee")) {
     result.referee = referee_from_json(*referee);
+  }
+  if (const Json* work = find_member(json, "planted_work")) {
+    result.planted_work = PlantedWork{.spin_ns = get<double>(*work, "spin_ns"),
+                                      .launches = get<std::int64_t>(*work, "launches"),
+                                      .slow_down = get_optional<double>(*work, "slow_down")};
   }
   for (const Json& round : member(json, "rounds")) {
     result.rounds.push_back(round_from_json(round));

@@ -15,6 +15,7 @@ Json to_json(const InputSource& inputs);
 Json to_json(const Cell& cell);
 Json to_json(const Check& check);
 Json to_json(const KernelFacts& kernel);
+Json to_json(const Anchors& anchors);
 Json to_json(const Round& round);
 Json to_json(const Result& result);
 Json to_json(const Referee& referee);
@@ -25,6 +26,7 @@ Json to_json(const Calibration& calibration);
 
 // Each throws UsageError that names the key where one is missing, of the wrong type or not finite.
 Cell cell_from_json(const Json& json);
+Anchors anchors_from_json(const Json& json);
 Round round_from_json(const Json& json);
 Result result_from_json(const Json& json);
 Referee referee_from_json(const Json& json);

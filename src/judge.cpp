@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "measure.hpp"
 #include "text.hpp"
@@ -165,17 +166,28 @@ std::optional<std::string> light_doubt(const Result& result) {
          micro(result.roofline->ns) + " on this device";
 }
 
-}  // namespace
+using Rule = std::optional<std::string> (*)(const Result&);
 
-std::vector<std::string> doubts(const Result& result) {
+std::vector<std::string> doubts_by(std::initializer_list<Rule> rules, const Result& result) {
   std::vector<std::string> found;
-  for (const auto& rule : {cold_doubt, referee_doubt, escape_doubt, clock_doubt, drift_doubt,
-                           company_doubt, light_doubt}) {
+  for (const Rule rule : rules) {
     if (const std::optional<std::string> doubt = rule(result)) {
       found.push_back(*doubt);
     }
   }
   return found;
+}
+
+}  // namespace
+
+std::vector<std::string> doubts(const Result& result) {
+  return doubts_by({cold_doubt, referee_doubt, escape_doubt, clock_doubt, drift_doubt,
+                    company_doubt, light_doubt},
+                   result);
+}
+
+std::vector<std::string> referee_doubts(const Result& result) {
+  return doubts_by({referee_doubt, escape_doubt}, result);
 }
 
 std::optional<std::string> why_not_searched(const Result& result) {

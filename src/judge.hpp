@@ -19,6 +19,9 @@ namespace mla_bench {
 //   the roofline: nothing is faster than light.
 std::vector<std::string> doubts(const Result& result);
 
+// Those of them that the referee raises.
+std::vector<std::string> referee_doubts(const Result& result);
+
 // Why nobody looked for kernels that a timed launch runs outside its graph; nothing where somebody
 // did, or where there is no graph (a CPU) or no time.
 std::optional<std::string> why_not_searched(const Result& result);

@@ -32,6 +32,10 @@ int dispatch(std::span<const char* const> argv) {
                    note_interrupts();
                    return gate_command(options, argv);
                  },
+                 [](const SelftestOptions& options) {
+                   note_interrupts();
+                   return selftest_command(options);
+                 },
                  [](const ListOptions& options) { return list_command(options); },
                  [](const HelpOptions& options) {
                    print_result(options.text);

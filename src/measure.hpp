@@ -12,11 +12,22 @@
 
 namespace mla_bench {
 
+// What is spent on a cell beside its rounds.
+struct Effort {
+  double warmup_s = 0.5;        // at most; ends early when times have settled
+  int samples = 31;             // of a round, fewer where a launch is long
+  bool times_only = false;      // no floors, no host latency
+  bool measure_plants = false;  // by how much planted work slows its launches down
+};
+
 // How a cell is sampled: each sample is a pair of passes, of short and of long length.
 struct TimingPlan {
   std::int64_t short_launches = 0;  // 0: no short pass, the fixed cost of a pass is negligible
   std::int64_t long_launches = 1;
   int replays = 1;  // samples of a round
+  // A long pass takes so long (a cold ring of slow launches, a slow launch on a CPU) that it warms
+  // up by itself, and that one pass tells a period: every further one is felt by the user.
+  bool is_slow = false;
 };
 
 // Operand sets that a run rotates: one for hot; for cold as many as fill the cache five times over,
@@ -51,8 +62,11 @@ TimingPlan plan_warm(Timer& timer, std::int64_t ring, double warmup_s);
 // One round, every sample kept, those at a slow clock marked. Throws what the timer throws.
 Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& name);
 
-// Period of a launch of the ring, the median of one round of its own timer. Throws as
-// measure_round.
+// Period of a launch now: the median of one round, or one pass where that is slow. Throws what the
+// timer throws.
+double period_ns(Timer& timer, const TimingPlan& plan);
+
+// The same for the launches of a ring, by a timer of their own.
 double period_ns(Executor& executor, std::vector<Launch> ring, double warmup_s);
 
 // The median of the clocks that were read, of one for each sample and 0 where none was; nothing

@@ -132,11 +132,12 @@ void open_cells(const Run& run, const std::vector<Turn*>& turns) {
     }
   };
   const MeasuringOptions& measuring = run.options.measuring;
+  const Effort effort{.warmup_s = measuring.warmup_s,
+                      .samples = measuring.samples,
+                      .times_only = measuring.times_only,
+                      .measure_plants = measuring.measure_plants};
   ask_together<Result>(
-      turns,
-      [&](const Turn& turn) {
-        return open_question(turn.cell(), measuring.warmup_s, run.options.save);
-      },
+      turns, [&](const Turn& turn) { return open_question(turn.cell(), effort, run.options.save); },
       Early::kWait, take, fail_lost);
 }
 
@@ -204,8 +205,20 @@ void judge_cells(const Run& run, Together& turns) {
   for (Turn* turn : those(turns, has_time)) {
     turn->result->referee = Referee{.missing = "the process that measured it was gone"};
   }
+  const auto is_planted = [](const Turn& turn) { return turn.cell().planted != Planted{}; };
+  for (Turn* turn : those(turns, is_planted)) {
+    if (has_time(*turn)) {
+      turn->result->referee = Referee{.missing = "not asked: something is planted in the cell"};
+    }
+  }
+  for (Turn* turn : those(turns, has_time)) {
+    if (run.options.measuring.times_only) {
+      turn->result->referee = Referee{.missing = "not asked: --times-only"};
+    }
+  }
   const auto is_left = [&](const Turn& turn) {
-    return has_time(turn) && turn.open() && !turn.is_lost();
+    return !run.options.measuring.times_only && !is_planted(turn) && has_time(turn) &&
+           turn.open() && !turn.is_lost();
   };
   ask_together<Referee>(
       those(turns, is_left), [](const Turn& turn) { return witness_question(turn.cell()); },
@@ -225,6 +238,30 @@ void judge_cells(const Run& run, Together& turns) {
       result.reason = join(found, "; ");
     }
     turn->generation = 0;
+  }
+}
+
+// The anchors, at the clocks that the cells leave, beside the last round of each. They are worth no
+// cell: a worker that dies of them costs them only.
+void measure_anchors(const Run& run, std::vector<Together>& group) {
+  std::map<WorkerProcess*, std::vector<Turn*>> by_worker;
+  for (Together& turns : group) {
+    for (Turn& turn : turns) {
+      if (turn.open() && !turn.is_lost() && !turn.result->rounds.empty()) {
+        by_worker[turn.worker].push_back(&turn);
+      }
+    }
+  }
+  for (const auto& [worker, turns] : by_worker) {
+    run.observer.progress("timing the anchors");
+    try {
+      const std::optional<Anchors> anchors = worker->anchors();
+      for (Turn* turn : turns) {
+        turn->result->rounds.back().anchors = anchors;
+      }
+    } catch (const WorkerLost&) {
+      // No anchors; the cells are opened anew to be closed.
+    }
   }
 }
 
@@ -262,11 +299,15 @@ void measure_group(const Run& run, std::vector<Together>& group, double seconds)
       }
     }
   }
+  if (!run.options.measuring.times_only) {
+    measure_anchors(run, group);
+  }
   for (Together& turns : group) {
     tell("checking what was written by the timed launches of", turns);
     close_cells(run, turns);
   }
-  // Last, since the witness may slow whatever its process times afterwards.
+  // Last, since the witness may slow whatever its process times afterwards, so that the next cells
+  // need another.
   for (Together& turns : group) {
     tell("asking the second witness of", turns);
     judge_cells(run, turns);
@@ -274,7 +315,9 @@ void measure_group(const Run& run, std::vector<Together>& group, double seconds)
   }
   for (const Together& turns : group) {
     for (const Turn& turn : turns) {
-      turn.worker->retire();
+      if (!run.options.measuring.times_only) {
+        turn.worker->retire();
+      }
     }
   }
 }
@@ -283,7 +326,7 @@ void measure_group(const Run& run, std::vector<Together>& group, double seconds)
 bool are_together(const Cell& a, const Cell& b) {
   return std::find(a.concurrent_with.begin(), a.concurrent_with.end(), b.device) !=
              a.concurrent_with.end() &&
-         a.variant == b.variant && a.l2 == b.l2 && a.precision == b.precision &&
+         a.variant == b.variant && a.copy == b.copy && a.l2 == b.l2 && a.precision == b.precision &&
          a.problem == b.problem && a.inputs == b.inputs;
 }
 

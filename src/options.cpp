@@ -190,6 +190,9 @@ struct OptionRow {
   const char* help;
 };
 
+// Title of the options that --help leaves out.
+constexpr const char* kHidden = "Hidden";
+
 struct OptionGroup {
   const char* title;
   std::vector<OptionRow> rows;
@@ -208,7 +211,9 @@ Grammar grammar_of(const std::string& program, const std::string& purpose,
                    const std::vector<OptionGroup>& groups) {
   Grammar grammar{.options = cxxopts::Options(program, purpose), .titles = {}, .takes_list = {}};
   for (const OptionGroup& group : groups) {
-    grammar.titles.emplace_back(group.title);
+    if (group.title != std::string_view(kHidden)) {
+      grammar.titles.emplace_back(group.title);
+    }
     cxxopts::OptionAdder add = grammar.options.add_options(group.title);
     for (const OptionRow& row : group.rows) {
       if (row.value == nullptr) {
@@ -283,6 +288,9 @@ Grammar run_grammar() {
                {"precision-target", "FRACTION",
                 "stop a cell when its 95 % interval is this narrow (default: 0.005)"},
                {"rounds", "N", "exactly this many rounds of each cell"},
+               {"samples", "N", "of a round, fewer where a launch is long (default: 31)"},
+               {"times-only", nullptr,
+                "leave out what stands beside a time: floors, host latency, second witness"},
                {"warmup", "SECONDS", "longest warm-up of each cell (default: 0.5)"},
                {"timeout", "SECONDS",
                 "give up a cell that does not answer for so long (default: 120)"},
@@ -300,6 +308,12 @@ Grammar run_grammar() {
                {"dry-run", nullptr, "print the plan and end"},
                kHelp,
                {"version", nullptr, "version, commit and compilers"},
+           }},
+          // For mla-bench selftest, which alone reads such a document.
+          {kHidden,
+           {
+               {"plant", "LIST", "copies of each cell, as NUMBER=WHAT"},
+               {"measure-plants", nullptr, "by how much planted work slows launches down"},
            }},
       });
 }
@@ -331,6 +345,24 @@ void read_cells(const Parsed& parsed, RunOptions& options) {
   options.threads = count_of(parsed, "threads", 1, 4096);
 }
 
+// "0=nothing,1=work:0.05"
+std::vector<Copy> copies_of(const Parsed& parsed) {
+  constexpr std::int64_t kMost = 1000;
+  std::vector<Copy> copies;
+  for (const std::string& item : list_of(parsed, "plant")) {
+    const std::size_t equals = item.find('=');
+    const std::optional<std::int64_t> number = parse_integer(item.substr(0, equals));
+    const std::optional<Planted> planted =
+        equals == std::string::npos ? std::nullopt : planted_from(item.substr(equals + 1));
+    if (!number || *number < 0 || *number > kMost || !planted) {
+      throw UsageError("--plant takes NUMBER=WHAT, such as 0=nothing or 1=work:0.05, not '" +
+                       printable(item) + "'");
+    }
+    copies.push_back({.number = static_cast<int>(*number), .planted = *planted});
+  }
+  return copies;
+}
+
 RunOptions run_options(const Parsed& parsed) {
   RunOptions options;
   read_cells(parsed, options);
@@ -338,6 +370,11 @@ RunOptions run_options(const Parsed& parsed) {
   options.json = text_of(parsed, "json");
   options.reference = text_of(parsed, "reference");
   options.measuring.rounds = count_of(parsed, "rounds", 1, 1000);
+  options.measuring.samples =
+      count_of(parsed, "samples", 1, 1000).value_or(options.measuring.samples);
+  options.measuring.times_only = parsed["times-only"].as<bool>();
+  options.measuring.measure_plants = parsed["measure-plants"].as<bool>();
+  options.copies = copies_of(parsed);
   options.measuring.time_budget_s =
       seconds_of(parsed, "time-budget", options.measuring.time_budget_s, 0.1);
   options.measuring.warmup_s = seconds_of(parsed, "warmup", options.measuring.warmup_s, 0);
@@ -411,6 +448,32 @@ Grammar export_grammar() {
       });
 }
 
+// How fresh processes measure, of gate and of selftest.
+std::vector<OptionRow> series_rows() {
+  return {
+      {"rounds", "N", "of each cell in a process (default: 3)"},
+      {"samples", "N", "of a round, fewer where a launch is long (default: 31)"},
+      {"warmup", "SECONDS", "longest warm-up of each cell (default: 0.5)"},
+      {"timeout", "SECONDS", "kill a process that takes so long (default: 600)"},
+      {"times-only", nullptr,
+       "leave floors and second witness out of the first processes too (of the others they are)"},
+      {"keep", "FOLDER", "keep the documents of the processes there"},
+      {"quiet", nullptr, "no progress"},
+  };
+}
+
+SeriesOptions series_options(const Parsed& parsed) {
+  SeriesOptions options;
+  options.rounds = count_of(parsed, "rounds", 1, 1000).value_or(options.rounds);
+  options.samples = count_of(parsed, "samples", 1, 1000);
+  options.warmup_s = seconds_of(parsed, "warmup", options.warmup_s, 0);
+  options.timeout_s = seconds_of(parsed, "timeout", options.timeout_s, 1);
+  options.times_only = parsed["times-only"].as<bool>();
+  options.quiet = parsed["quiet"].as<bool>();
+  options.keep = text_of(parsed, "keep");
+  return options;
+}
+
 Grammar gate_grammar() {
   return grammar_of(
       "mla-bench gate (--baseline FILE [CANDIDATE...] | --against PROGRAM)",
@@ -437,23 +500,17 @@ Grammar gate_grammar() {
           {kProblemTitle, problem_rows()},
           {"Inputs", input_rows()},
           {"Measuring",
-           {
-               {"processes", "N",
-                "fresh processes of the candidate (default: 5); with --against the most of each "
-                "program (default: 21)"},
-               {"rounds", "N", "of each cell in a process (default: 3)"},
-               {"warmup", "SECONDS", "longest warm-up of each cell (default: 0.5)"},
-               {"timeout", "SECONDS", "kill a process that takes so long (default: 600)"},
-               {"no-confirm", nullptr, "call a regression without a second series"},
-               {"keep", "FOLDER", "keep the documents of the processes there"},
-           }},
+           with(with(series_rows(),
+                     {"processes", "N",
+                      "fresh processes of the candidate (default: 5); with --against the most of "
+                      "each program (default: 21)"}),
+                {"no-confirm", nullptr, "call a regression without a second series"})},
           {"Output",
            {
                {"output", "FILE",
                 "write the report there too: .md, .xml (JUnit), .json, .txt, or as --format says"},
                {"format", "NAME", "text, md, junit or json (default: text)"},
                {"update", nullptr, "write what was measured as the baseline, if all is well"},
-               {"quiet", nullptr, "no progress"},
                kHelp,
            }},
       });
@@ -531,6 +588,9 @@ double positive_of(const Parsed& parsed, const std::string& option, double fallb
   return *value;
 }
 
+// Before the first look at a series of pairs there is nothing to judge.
+constexpr int kFewestPairs = 5;
+
 // What to run, as words for another run.
 std::vector<std::string> cell_words(const Parsed& parsed) {
   std::vector<std::string> words;
@@ -593,16 +653,11 @@ GateOptions gate_options(const Parsed& parsed) {
   options.rules.allow_environment = parsed["allow-environment"].as<bool>();
   options.rules.is_paired = options.against.has_value();
   options.rules.compares_build = !options.against;
-  constexpr int kFewest = 5;
-  options.processes = count_of(parsed, "processes", options.against ? kFewest : 2, 1000);
-  options.rounds = count_of(parsed, "rounds", 1, 1000).value_or(options.rounds);
-  options.warmup_s = seconds_of(parsed, "warmup", options.warmup_s, 0);
-  options.timeout_s = seconds_of(parsed, "timeout", options.timeout_s, 1);
+  options.processes = count_of(parsed, "processes", options.against ? kFewestPairs : 2, 1000);
+  options.series = series_options(parsed);
   options.strict = parsed["strict"].as<bool>();
   options.confirm = !parsed["no-confirm"].as<bool>();
   options.update = parsed["update"].as<bool>();
-  options.quiet = parsed["quiet"].as<bool>();
-  options.keep = text_of(parsed, "keep");
   options.output = text_of(parsed, "output");
   const std::optional<GateFormat> format = value_of<GateFormat>(parsed, "format", kGateFormats);
   options.format = format                                     ? *format
@@ -625,13 +680,102 @@ GateOptions gate_options(const Parsed& parsed) {
   return options;
 }
 
+Grammar selftest_grammar() {
+  return grammar_of(
+      "mla-bench selftest",
+      "Tells what the gate finds on this machine today: this program against itself, by the same\n"
+      "processes, looks and second series as gate --against, with work and wrong answers planted\n"
+      "in hidden copies of each cell. Keeps how far two processes of one program lie apart; the\n"
+      "gate then lets no cell's threshold be below three times that.\n"
+      "Ends with 1 where the gate erred, with 4 where noise left it undecided.\n",
+      {
+          {"What to plant",
+           {
+               {"plant", "LIST",
+                "of nothing, below, at, above (the threshold: half of it, itself, and two points "
+                "more), work:FRACTION, wrong_element, nothing_written, first_call_only (default: "
+                "all but work:FRACTION)"},
+               {"threshold", "PERCENT", "of the gate that is tried (default: 3)"},
+           }},
+          {"What to run (default: cooperative)", cell_rows()},
+          {kProblemTitle, problem_rows()},
+          {"Inputs", input_rows()},
+          {"Measuring",
+           with(series_rows(), {"processes", "N", "most of each program, 5 or more (default: 9)"})},
+          {"Output",
+           {
+               {"output", "FILE", "write the report there as JSON too"},
+               {"format", "NAME", "text or json (default: text)"},
+               kHelp,
+           }},
+      });
+}
+
+std::vector<Planted> plants_of(const Parsed& parsed, double threshold) {
+  constexpr double kMargin = 0.02;  // of what the gate promises to find
+  const auto work = [](double part) {
+    return Planted{.kind = PlantKind::kWork, .slow_down = part};
+  };
+  const std::array<std::pair<std::string_view, Planted>, 3> named{
+      {{"below", work(threshold / 2)},
+       {"at", work(threshold)},
+       {"above", work(threshold + kMargin)}}};
+  std::vector<Planted> plants;
+  for (const std::string& item : list_of(parsed, "plant")) {
+    const auto found = std::find_if(named.begin(), named.end(),
+                                    [&](const auto& entry) { return entry.first == item; });
+    const std::optional<Planted> planted =
+        found != named.end() ? std::optional(found->second) : planted_from(item);
+    if (!planted) {
+      throw UsageError(
+          "--plant takes nothing, below, at, above, work:FRACTION, wrong_element, "
+          "nothing_written or first_call_only, not '" +
+          printable(item) + "'");
+    }
+    plants.push_back(*planted);
+  }
+  if (plants.empty()) {
+    plants = {{},
+              named[0].second,
+              named[1].second,
+              named[2].second,
+              {.kind = PlantKind::kWrongElement},
+              {.kind = PlantKind::kNothingWritten},
+              {.kind = PlantKind::kFirstCallOnly}};
+  }
+  return plants;
+}
+
+SelftestOptions selftest_options(const Parsed& parsed) {
+  SelftestOptions options;
+  options.cells = cell_words(parsed);
+  RunOptions run;
+  read_cells(parsed, run);  // refuses here what a run would refuse
+  if (parsed.count("variant") == 0) {
+    options.cells.insert(options.cells.end(), {"--variant", "cooperative"});
+  }
+  options.threshold =
+      positive_of(parsed, "threshold", 100 * options.threshold, "percent", 0.1, 1000) / 100;
+  options.plants = plants_of(parsed, options.threshold);
+  options.pairs = count_of(parsed, "processes", kFewestPairs, 1000).value_or(options.pairs);
+  options.series = series_options(parsed);
+  options.output = text_of(parsed, "output");
+  const std::string format = text_of(parsed, "format").value_or("text");
+  if (format != "text" && format != "json") {
+    throw UsageError("--format takes text or json, not '" + printable(format) + "'");
+  }
+  options.json = format == "json";
+  return options;
+}
+
 constexpr std::string_view kExitCodes =
-    "\nExit codes: 0 fine, 1 regression (gate), 2 usage or file error, 3 a cell incorrect or "
-    "failed,\n"
-    "4 untrusted or inconclusive with --strict, 5 incomparable, missing or nothing to compare or\n"
-    "export, 6 environment unfit (gate), 77 nothing could run here, 128+n ended by signal n. "
-    "Where\n"
-    "several apply: 2, 3, 5, 6, 1, 4.\n";
+    "\nExit codes: 0 fine, 1 regression (gate) or a gate that errs (selftest), 2 usage or file "
+    "error,\n"
+    "3 a cell incorrect or failed, 4 untrusted or inconclusive with --strict, 5 incomparable, "
+    "missing\n"
+    "or nothing to compare or export, 6 environment unfit (gate), 77 nothing could run here, 128+n "
+    "ended\n"
+    "by signal n. Where several apply: 2, 3, 5, 6, 1, 4.\n";
 
 // cxxopts takes --quiet=false for --quiet, and its error for --quiet=maybe names no option.
 void refuse_values_of_flags(const cxxopts::Options& grammar, std::span<const char* const> argv) {
@@ -731,6 +875,9 @@ constexpr std::array kCommands{
             [](const Parsed& parsed) -> Options { return export_options(parsed); }},
     Command{"gate", "is a candidate slower, wrong or less exact than a baseline?", gate_grammar,
             true, [](const Parsed& parsed) -> Options { return gate_options(parsed); }},
+    Command{"selftest", "what the gate finds here: planted work, planted wrong answers, nothing",
+            selftest_grammar, false,
+            [](const Parsed& parsed) -> Options { return selftest_options(parsed); }},
     Command{
         "list", "devices, and variants with why each can or cannot run here", list_grammar, false,
         [](const Parsed& parsed) -> Options { return ListOptions{.devices = devices_of(parsed)}; }},

@@ -27,10 +27,19 @@ struct DeviceRequest {
 // How long and how often a run measures.
 struct MeasuringOptions {
   std::optional<int> rounds;        // fixed; otherwise as many as the precision target needs
+  int samples = 31;                 // of a round, at most
+  bool times_only = false;          // leave out what stands beside a time: floors, second witness
+  bool measure_plants = false;      // of selftest: by how much planted work slows launches down
   double precision_target = 0.005;  // half width of the 95 % interval over the median
   double time_budget_s = 60;        // for the whole run
   double warmup_s = 0.5;            // at most, for each cell; ends early when times have settled
   double timeout_s = 120;           // without an answer from the worker process
+};
+
+// One of several copies of each cell, and what selftest plants in it.
+struct Copy {
+  int number = 0;
+  Planted planted;
 };
 
 struct RunOptions {
@@ -52,6 +61,7 @@ struct RunOptions {
   std::optional<std::string> json;       // file, "-" for stdout; unset: results/local/
   std::optional<std::string> reference;  // variant that the others' speed is told against
   std::optional<int> threads;            // OpenMP threads of CPU cells
+  std::vector<Copy> copies;              // of each cell; none: the cell itself
   MeasuringOptions measuring;
   bool quiet = false;
   bool dry_run = false;
@@ -79,6 +89,17 @@ struct ExportOptions {
   bool aggregates = true;    // of gbench
 };
 
+// Fresh processes: how each measures, and what is kept of them.
+struct SeriesOptions {
+  int rounds = 3;              // of a cell in one process
+  std::optional<int> samples;  // of a round; unset: a run's own default
+  double warmup_s = 0.5;       // at most, for each cell of a process
+  bool times_only = false;     // no process has floors and second witness, not even the first
+  double timeout_s = 600;      // for one process
+  bool quiet = false;
+  std::optional<std::string> keep;  // folder for the documents of the processes
+};
+
 struct GateOptions {
   // One of the two: documents, or the program that the candidate takes turns with.
   std::vector<std::string> baselines;
@@ -87,16 +108,22 @@ struct GateOptions {
   std::vector<std::string> cells;       // with `against`: what to run, as words of a run
   GateRules rules;
   std::optional<int> processes;  // of each side; with `against` the most of each
-  int rounds = 3;                // of a cell in one process
-  double warmup_s = 0.5;         // at most, for each cell of a process
-  double timeout_s = 600;        // for one process
-  bool strict = false;           // inconclusive cells end with kInconclusive
-  bool confirm = true;           // a regression must show in a second series too
-  bool update = false;           // write what was measured as the new baseline
-  bool quiet = false;
-  std::optional<std::string> keep;    // folder for the documents of the processes
+  SeriesOptions series;
+  bool strict = false;                // inconclusive cells end with kInconclusive
+  bool confirm = true;                // a regression must show in a second series too
+  bool update = false;                // write what was measured as the new baseline
   std::optional<std::string> output;  // file of the report; stdout has the text then
   GateFormat format = GateFormat::kText;
+};
+
+struct SelftestOptions {
+  std::vector<std::string> cells;  // what to run, as words of a run
+  std::vector<Planted> plants;     // one copy of each cell for each
+  double threshold = 0.03;
+  int pairs = 9;  // at most
+  SeriesOptions series;
+  bool json = false;                  // instead of the table
+  std::optional<std::string> output;  // file of the JSON report
 };
 
 // A text to print on stdout and end with kFine.
@@ -109,8 +136,8 @@ struct WorkerOptions {
   int channel = -1;  // file descriptor
 };
 
-using Options = std::variant<RunOptions, CompareOptions, ExportOptions, GateOptions, ListOptions,
-                             HelpOptions, WorkerOptions>;
+using Options = std::variant<RunOptions, CompareOptions, ExportOptions, GateOptions,
+                             SelftestOptions, ListOptions, HelpOptions, WorkerOptions>;
 
 // Reads a whole command line, program name first. Throws UsageError that names the option.
 Options parse_options(std::span<const char* const> argv);

@@ -7,6 +7,7 @@
 #include "errors.hpp"
 #include "measure.hpp"
 #include "operand_set.hpp"
+#include "problem_size.hpp"
 #include "reference.hpp"
 #include "text.hpp"
 
@@ -19,7 +20,7 @@ constexpr double kPessimisticEfficiency = 0.02;
 // Launches that a cell costs at least: check, estimate, warm-up, one round of three samples,
 // recheck.
 constexpr double kFewestLaunches = 12;
-// And a cold one: turns of its ring of operand sets, for the estimate and three samples.
+// And a cold one: turns of its ring of operand sets, for the estimate, the warm-up and two samples.
 constexpr double kFewestTurns = 4;
 // FLOPs of one fp32 lane and cycle (a fused multiply-add), and lanes of one SM or core.
 constexpr double kFlopsPerLane = 2;
@@ -44,31 +45,11 @@ constexpr std::array kSizeOptions{
     SizeOption{"head-dim", &RunOptions::head_dim, &Problem::head_dim},
 };
 
-// A tensor whose bytes, in fp64 as the reference holds them, pass 2^63 cannot be indexed.
 void refuse_overflow(const Problem& problem) {
-  struct Tensor {
-    std::string_view name;
-    std::array<std::int64_t, 5> sizes;
-  };
-  const Problem& p = problem;
-  for (const Tensor& tensor : {Tensor{"hidden", {p.batch, p.seq, p.model_dim, 1, 1}},
-                               Tensor{"w_down", {p.model_dim, p.rank, 1, 1, 1}},
-                               Tensor{"w_up", {p.rank, p.kv_heads, p.head_dim, 2, 1}},
-                               Tensor{"the latent", {p.batch, p.seq, p.rank, 1, 1}},
-                               Tensor{"kv", {2, p.batch, p.seq, p.kv_heads, p.head_dim}}}) {
-    std::int64_t bytes = sizeof(double);
-    for (const std::int64_t size : tensor.sizes) {
-      if (__builtin_mul_overflow(bytes, size, &bytes)) {
-        throw UsageError("the sizes are too large: " + std::string(tensor.name) +
-                         " would have more than 2^63 bytes; make --batch, --seq, --model-dim, "
-                         "--rank, --kv-heads or --head-dim smaller");
-      }
-    }
-  }
-  // Sums of the tensors' bytes, and of a cache's to them, are formed in 64 bits too.
-  if (sizeof(double) * p.compulsory_elements() > 0x1p61) {
-    throw UsageError(
-        "the sizes are too large: the tensors together would have more than 2^61 bytes");
+  if (const std::optional<std::string> why = why_too_large(problem)) {
+    throw UsageError(*why +
+                     "; make --batch, --seq, --model-dim, --rank, --kv-heads or --head-dim "
+                     "smaller");
   }
 }
 
@@ -208,8 +189,9 @@ void put_together(std::vector<PlannedCell>& cells, const std::vector<Device>& de
     const Cell& right = b.cell;
     return a.skip.empty() && b.skip.empty() && left.backend == Backend::kCuda &&
            right.backend == Backend::kCuda && left.device != right.device &&
-           left.variant == right.variant && left.precision == right.precision &&
-           left.l2 == right.l2 && left.problem == right.problem && left.inputs == right.inputs;
+           left.variant == right.variant && left.copy == right.copy &&
+           left.precision == right.precision && left.l2 == right.l2 &&
+           left.problem == right.problem && left.inputs == right.inputs;
   };
   const auto gpus = std::count_if(devices.begin(), devices.end(), [](const Device& device) {
     return device.backend == Backend::kCuda;
@@ -343,6 +325,7 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
     host.free_memory /= static_cast<std::int64_t>(chosen_devices.size());
   }
 
+  const std::vector<Copy> copies = options.copies.empty() ? std::vector<Copy>(1) : options.copies;
   std::set<std::string> ids;
   for (const Device& device : chosen_devices) {
     for (const Problem& problem : problems_of(options, file)) {
@@ -352,23 +335,27 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
             if (listed.backend != device.backend) {
               continue;
             }
-            const bool on_cpu = device.backend == Backend::kCpu;
-            PlannedCell planned{.cell = {.variant = std::string(listed.name),
-                                         .backend = device.backend,
-                                         .ordinal = device.ordinal,
-                                         .device = device.uuid,
-                                         .threads = on_cpu ? device.threads : 0,
-                                         .precision = precision,
-                                         .l2 = l2,
-                                         .problem = problem,
-                                         .inputs = options.inputs},
-                                .skip = ""};
-            planned.skip = listed.variant == nullptr
-                               ? std::string(listed.missing)
-                               : reason_to_skip(*listed.variant, planned.cell, device, host,
-                                                options.measuring.time_budget_s, options.force);
-            if (ids.insert(planned.cell.id()).second) {
-              plan.cells.push_back(std::move(planned));
+            for (const Copy& copy : copies) {
+              const bool on_cpu = device.backend == Backend::kCpu;
+              PlannedCell planned{.cell = {.variant = std::string(listed.name),
+                                           .backend = device.backend,
+                                           .ordinal = device.ordinal,
+                                           .device = device.uuid,
+                                           .threads = on_cpu ? device.threads : 0,
+                                           .precision = precision,
+                                           .l2 = l2,
+                                           .problem = problem,
+                                           .inputs = options.inputs},
+                                  .skip = ""};
+              planned.cell.copy = copy.number;
+              planned.cell.planted = copy.planted;
+              planned.skip = listed.variant == nullptr
+                                 ? std::string(listed.missing)
+                                 : reason_to_skip(*listed.variant, planned.cell, device, host,
+                                                  options.measuring.time_budget_s, options.force);
+              if (ids.insert(planned.cell.id()).second) {
+                plan.cells.push_back(std::move(planned));
+              }
             }
           }
         }

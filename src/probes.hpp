@@ -18,6 +18,9 @@ Launch empty_launch(std::span<const KernelFacts> kernels);
 Launch touch_launch(const Problem& problem, StoredType type, const Operands& operands,
                     const Device& device);
 
+// One thread that waits so long, counted in cycles of the device's highest clock.
+Launch spin_launch(double ns, const Device& device);
+
 // One SM's cycle counter and the GPU's nanosecond clock at one moment; zero where none was taken.
 struct ClockSample {
   std::int64_t cycles = 0;

@@ -22,6 +22,12 @@ dim3 to_dim3(const Extent3& extent) {
 
 __global__ void empty_kernel() {}
 
+__global__ void spin_kernel(std::int64_t cycles) {
+  const std::int64_t start = clock64();
+  while (clock64() - start < cycles) {
+  }
+}
+
 // ---- touch and copy
 // --------------------------------------------------------------------------------
 
@@ -371,6 +377,15 @@ Launch touch_launch(const Problem& problem, StoredType type, const Operands& ope
       wanted, device.multiprocessors, kBlocksPerSm * device.multiprocessors));
   return [arguments, blocks](Stream stream) {
     touch_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(arguments);
+    MLA_BENCH_CHECK(cudaGetLastError());
+  };
+}
+
+Launch spin_launch(double ns, const Device& device) {
+  constexpr double kNsPerUs = 1000;
+  const auto cycles = static_cast<std::int64_t>(ns * device.clock_mhz / kNsPerUs);
+  return [cycles](Stream stream) {
+    spin_kernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(cycles);
     MLA_BENCH_CHECK(cudaGetLastError());
   };
 }

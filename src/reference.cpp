@@ -266,6 +266,18 @@ Projection project(const Inputs& inputs, std::uint64_t seed) {
   }
 }
 
+void negate(Reference& reference) {
+  for (double& value : reference.value) {
+    value = -value;
+  }
+}
+
+void negate(Projection& projection) {
+  for (double& value : projection.value) {
+    value = -value;
+  }
+}
+
 bool too_large_for_full_reference(const Problem& problem) {
   return 2 * problem.flops() > kMaxReferenceFlops ||
          2.0 * sizeof(double) *

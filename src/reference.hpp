@@ -31,6 +31,10 @@ Reference reference_rows(const Inputs& inputs, std::span<const std::int64_t> row
 // hidden @ (w_down @ (w_up @ signs)), with signs drawn from `seed`.
 Projection project(const Inputs& inputs, std::uint64_t seed);
 
+// The answers to negated hidden.
+void negate(Reference& reference);
+void negate(Projection& projection);
+
 // What a full reference may cost: about two seconds of two cores at the 7 GFLOP/s each that the
 // plain SSE2 code reaches, values and magnitudes together, and the memory that a check may take.
 inline constexpr double kMaxReferenceFlops = 30e9;

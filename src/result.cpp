@@ -41,7 +41,8 @@ std::string id_of(const Problem& problem) {
 std::string Cell::id() const {
   const std::string place = backend == Backend::kCuda ? device : std::string("cpu");
   return variant + "/" + place + "/" + id_of(problem) + "/" + std::string(name_of(precision)) +
-         "/" + std::string(name_of(l2)) + concurrent_id(gpus_at_once(*this));
+         "/" + std::string(name_of(l2)) + (copy == 0 ? "" : "/copy:" + std::to_string(copy)) +
+         concurrent_id(gpus_at_once(*this));
 }
 
 int gpus_at_once(const Cell& cell) {
@@ -132,6 +133,9 @@ std::string command_of(const Cell& cell) {
   }
   command += option("precision", std::string(name_of(cell.precision))) +
              option("l2", std::string(name_of(cell.l2)));
+  if (cell.copy != 0 || cell.planted != Planted{}) {
+    command += option("plant", std::to_string(cell.copy) + "=" + text_of(cell.planted));
+  }
   if (cell.inputs.file) {
     return command + option("input", *cell.inputs.file) +
            option("kv-heads", std::to_string(problem.kv_heads)) +

@@ -13,6 +13,7 @@
 #include "executor.hpp"
 #include "inputs.hpp"
 #include "mla_bench/variant.hpp"
+#include "planted.hpp"
 
 namespace mla_bench {
 
@@ -44,6 +45,9 @@ struct Cell {
   // UUIDs of the GPUs that do the same at the same time (--concurrent), in their order; none: it is
   // measured alone.
   std::vector<std::string> concurrent_with;
+  // Of selftest: which of several copies of the cell it is, and what was planted in it.
+  int copy = 0;
+  Planted planted;
 
   // "tiled/GPU-6750905a-.../B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot", and "/concurrent:2" where two
   // GPUs are measured at the same time: unique in a document.
@@ -52,6 +56,14 @@ struct Cell {
   // True where two cells work on the same tensors on the same device, so that they can share them
   // and take turns.
   bool shares_tensors_with(const Cell& other) const;
+};
+
+// Periods of two frozen launches, timed beside a cell: what a session shifts, it shifts in these
+// too. See anchors.hpp.
+struct Anchors {
+  double copy_ns = 0;
+  double fma_ns = 0;
+  std::string source;  // what they were made from: a hash
 };
 
 // One burst of timed passes in one process, the unit of evidence: samples inside a round share
@@ -72,6 +84,7 @@ struct Round {
   // Around the round, where the environment can be asked.
   std::optional<GpuState> before;
   std::optional<GpuState> after;
+  std::optional<Anchors> anchors;  // right after the last round of a process
 };
 
 // Per launch. The median is over all samples; the interval comes from the spread between rounds.
@@ -120,6 +133,14 @@ struct Roofline {
   bool by_memory = false;  // bytes bind, not arithmetic
 };
 
+// Work that was planted in a cell to slow it down, and how much it does.
+struct PlantedWork {
+  double spin_ns = 0;         // each spin
+  std::int64_t launches = 0;  // between two spins
+  // Measured beside the same launches without spins, where that was asked for; 0.05 is 5 %.
+  std::optional<double> slow_down;
+};
+
 struct Result {
   Cell cell;
   Status status = Status::kSkipped;
@@ -134,6 +155,7 @@ struct Result {
   std::optional<Roofline> roofline;
   std::optional<ColdProof> cold_proof;
   std::optional<Referee> referee;
+  std::optional<PlantedWork> planted_work;
   std::optional<Summary> summary;  // only for a right output
 };
 

@@ -331,8 +331,7 @@ std::ifstream open_to_read(const std::string& path) {
   return file;
 }
 
-std::string read_header_text(const std::string& path, std::int64_t file_bytes) {
-  std::ifstream file = open_to_read(path);
+std::string read_header_text(std::istream& file, std::int64_t file_bytes, const std::string& path) {
   std::uint64_t length = 0;
   if (!file.read(reinterpret_cast<char*>(&length), kLengthBytes)) {
     throw file_error(path, "is shorter than the 8 bytes that open a safetensors file");
@@ -461,7 +460,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 TensorFile open_tensor_file(const std::string& path) {
   const std::int64_t file_bytes = size_of_file(path);
-  const std::string text = read_header_text(path, file_bytes);
+  std::ifstream file = open_to_read(path);
+  return read_tensor_header(file, file_bytes, path);
+}
+
+TensorFile read_tensor_header(std::istream& stream, std::int64_t file_bytes,
+                              const std::string& path) {
+  const std::string text = read_header_text(stream, file_bytes, path);
   HeaderReader reader;
   if (!Json::sax_parse(text, &reader)) {
     throw file_error(path, reader.fault);

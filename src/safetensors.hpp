@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <istream>
 #include <map>
 #include <span>
 #include <string>
@@ -38,6 +39,10 @@ inline constexpr std::size_t kMaxDimensions = 64;
 // agree with their offsets, offsets inside the file that neither overlap nor leave holes.
 // Throws UsageError that names the file, and the tensor where one is at fault.
 TensorFile open_tensor_file(const std::string& path);
+
+// The same from a stream of `file_bytes` bytes, at its start; `path` is for messages.
+TensorFile read_tensor_header(std::istream& stream, std::int64_t file_bytes,
+                              const std::string& path);
 
 // The bytes of one tensor of that file.
 std::vector<std::byte> read_tensor(const TensorFile& file, const TensorEntry& tensor);

@@ -193,12 +193,111 @@ Session::OpenCell Session::prepare(const Cell& cell) {
           .period_ns = 0};
 }
 
+// The variant's launch on one operand set, with the fault that is planted in it.
+Launch Session::bind_set(const OpenCell& open, std::size_t set) {
+  const Operands operands = tensors_->sets[set].operands();
+  const Launch honest = open.prepared.bind(operands);
+  Executor& executor = *tensors_->executor;
+  switch (open.cell.planted.kind) {
+    case PlantKind::kNothing:
+    case PlantKind::kWork:  // beside the launches, by plant_work
+      return honest;
+    case PlantKind::kWrongElement: {
+      // A number of the size that outputs have in every type: 0.75, or 1.81 in fp16.
+      constexpr std::byte kPlausible{0x3F};
+      const Launch overwrite = executor.fill_launch(static_cast<std::byte*>(operands.kv),
+                                                    kPlausible, size_of(tensors_->inputs.type));
+      return [honest, overwrite](Stream stream) {
+        honest(stream);
+        overwrite(stream);
+      };
+    }
+    case PlantKind::kNothingWritten:
+      return executor.empty_launch({KernelFacts{}});
+    case PlantKind::kFirstCallOnly:
+      return [honest, nothing = executor.empty_launch({KernelFacts{}}),
+              is_done = std::make_shared<bool>(false)](Stream stream) {
+        (*is_done ? nothing : honest)(stream);
+        *is_done = true;
+      };
+  }
+  throw std::invalid_argument("no such plant");
+}
+
 std::vector<Launch> Session::bind(const OpenCell& open, std::size_t sets) {
   std::vector<Launch> launches;
   for (std::size_t i = 0; i < sets; ++i) {
-    launches.push_back(open.prepared.bind(tensors_->sets[i].operands()));
+    launches.push_back(bind_set(open, i));
   }
   return launches;
+}
+
+// By the periods of two lengths.
+Session::SpinCost Session::spin_cost() {
+  Executor& executor = *tensors_->executor;
+  const auto known = spin_costs_.find(executor.device().uuid);
+  if (known != spin_costs_.end()) {
+    return known->second;
+  }
+  constexpr double kShortNs = 4000;
+  constexpr double kLongNs = 16000;
+  const double short_ns = period_ns(executor, {executor.spin_launch(kShortNs)}, kStaysWarm);
+  const double long_ns = period_ns(executor, {executor.spin_launch(kLongNs)}, kStaysWarm);
+  SpinCost cost;
+  cost.by_ns = (long_ns - short_ns) / (kLongNs - kShortNs);
+  cost.fixed_ns = short_ns - cost.by_ns * kShortNs;
+  return spin_costs_.emplace(executor.device().uuid, cost).first->second;
+}
+
+// Makes the timed launches longer by the planted part. A spin is a kernel of its own on a GPU and
+// costs a microsecond at least, so it comes after so many launches that their part of it is small
+// enough: they are what the timer then takes turns with.
+PlantedWork Session::plant_work(OpenCell& open, bool verify) {
+  constexpr double kLeastSpinNs = 8000;
+  constexpr std::int64_t kMostLaunchesBetween = 512;
+  constexpr int kSamples = 7;
+  Executor& executor = *tensors_->executor;
+  TimingPlan brief = open.plan;
+  brief.replays = std::min(brief.replays, kSamples);
+  const auto measured = [](Timer& timer, const TimingPlan& plan) {
+    return median(measure_round(timer, plan, "planted").samples_ns);
+  };
+  const double part = open.cell.planted.slow_down;
+  const double honest_ns = measured(*open.timer, brief);
+  const auto sets = static_cast<std::int64_t>(open.ring);
+  const auto least = static_cast<std::int64_t>(std::ceil(kLeastSpinNs / (part * honest_ns)));
+  const std::int64_t turns =
+      (std::clamp<std::int64_t>(least, 1, kMostLaunchesBetween) + sets - 1) / sets;
+
+  PlantedWork work{.launches = turns * sets};
+  const SpinCost cost = spin_cost();
+  const double added_ns = part * honest_ns * static_cast<double>(work.launches);
+  work.spin_ns = std::max(0.0, (added_ns - cost.fixed_ns) / cost.by_ns);
+  const std::vector<Launch> turn = bind(open, open.ring);
+  std::vector<Launch> ring;
+  for (std::int64_t i = 0; i < turns; ++i) {
+    ring.insert(ring.end(), turn.begin(), turn.end());
+  }
+  ring.back() = [launch = ring.back(), spin = executor.spin_launch(work.spin_ns)](Stream stream) {
+    launch(stream);
+    spin(stream);
+  };
+
+  std::unique_ptr<Timer> slowed = executor.make_timer(std::move(ring));
+  TimingPlan plan = plan_warm(*slowed, work.launches, kStaysWarm);
+  plan.replays = std::min(plan.replays, open.plan.replays);
+  if (verify) {
+    TimingPlan brief_slowed = plan;
+    brief_slowed.replays = std::min(plan.replays, kSamples);
+    // Between two measurements without spins, so that a drift falls on both.
+    const double before_ns = measured(*open.timer, brief);
+    const double slowed_ns = measured(*slowed, brief_slowed);
+    const double after_ns = measured(*open.timer, brief);
+    work.slow_down = 2 * slowed_ns / (before_ns + after_ns) - 1;
+  }
+  open.timer = std::move(slowed);
+  open.plan = plan;
+  return work;
 }
 
 // Elements of kv that are as `reset` left them.
@@ -212,13 +311,17 @@ std::int64_t Session::unwritten(std::size_t set) const {
   return count;
 }
 
+CheckContext Session::context_of(const OpenCell& open) const {
+  const Cell& cell = open.cell;
+  return {.inputs = tensors_->inputs,
+          .precision = cell.precision,
+          .unit = open.variant->unit(cell.precision),
+          .demand_exact = !cell.inputs.file && cell.inputs.distribution == Distribution::kExact};
+}
+
 Check Session::check(const OpenCell& open, std::size_t set) {
   const Cell& cell = open.cell;
-  const CheckContext context{
-      .inputs = tensors_->inputs,
-      .precision = cell.precision,
-      .unit = open.variant->unit(cell.precision),
-      .demand_exact = !cell.inputs.file && cell.inputs.distribution == Distribution::kExact};
+  const CheckContext context = context_of(open);
   const OperandSet& operands = tensors_->sets[set];
   const Reference& reference = reference_for(*tensors_);
   std::optional<Check> outcome;
@@ -257,7 +360,8 @@ double Session::touch_ns(const OpenCell& open) {
   return ns;
 }
 
-Result Session::open(const Cell& cell, double warmup_s, const std::optional<std::string>& save) {
+Result Session::open(const Cell& cell, const Effort& effort,
+                     const std::optional<std::string>& save) {
   Result result;
   result.cell = cell;
   if (const auto why =
@@ -285,16 +389,24 @@ Result Session::open(const Cell& cell, double warmup_s, const std::optional<std:
     }
     open.kernels = executor.kernels_of(launches[0]);
     result.kernels = open.kernels;
-    result.api_latency_ns = api_latency_ns(executor, launches[0]);
+    if (!effort.times_only) {
+      result.api_latency_ns = api_latency_ns(executor, launches[0]);
+    }
 
     open.timer = executor.make_timer(std::move(launches));
     const auto ring = static_cast<std::int64_t>(open.ring);
-    open.plan = plan_warm(*open.timer, ring, warmup_s);
+    open.plan = plan_warm(*open.timer, ring, effort.warmup_s);
+    open.plan.replays = std::min(open.plan.replays, effort.samples);
     // After the warm-up, so that the floors see the clocks that the cell sees.
-    open.floors = {
-        .empty_ns = period_ns(executor, {executor.empty_launch(open.kernels)}, kStaysWarm),
-        .touch_ns = touch_ns(open)};
-    result.floors = open.floors;
+    if (!effort.times_only) {
+      open.floors = {
+          .empty_ns = period_ns(executor, {executor.empty_launch(open.kernels)}, kStaysWarm),
+          .touch_ns = touch_ns(open)};
+      result.floors = open.floors;
+    }
+    if (cell.planted.kind == PlantKind::kWork) {
+      result.planted_work = plant_work(open, effort.measure_plants);
+    }
     result.status = Status::kPassed;
     open_.insert_or_assign(cell.id(), std::move(open));
   } catch (const OutOfMemoryError& error) {
@@ -341,10 +453,59 @@ ColdProof Session::prove_cold(const OpenCell& open) {
     return proof;
   }
   ensure_sets(*tensors_, 2 * open.ring);
-  proof.period_ns = median(measure_round(*open.timer, open.plan, "proof").samples_ns);
+  // Of its own timer's launches, but for planted spins.
+  proof.period_ns = open.cell.planted == Planted{}
+                        ? period_ns(*open.timer, open.plan)
+                        : period_ns(*tensors_->executor, bind(open, open.ring), kStaysWarm);
   proof.more_sets = 2 * proof.sets;
   proof.more_sets_period_ns = period_ns(*tensors_->executor, bind(open, 2 * open.ring), kStaysWarm);
   return proof;
+}
+
+// The answers to hidden of the other sign.
+void Session::negate_answers() {
+  negate(reference_for(*tensors_));
+  if (tensors_->projection) {
+    negate(*tensors_->projection);
+  }
+}
+
+// What a pass of the timed launches wrote; `set` becomes the operand set that is at fault.
+Check Session::recheck(const OpenCell& open, std::size_t& set) {
+  for (std::size_t i = 0; i < open.ring; ++i) {
+    // Anew, since another cell's launches may have damaged what all share.
+    tensors_->sets[i].reset(tensors_->inputs);
+  }
+  open.timer->replay(open.plan.long_launches);
+  set = 0;
+  Check outcome = check(open, set);
+  const std::vector<std::byte> first = tensors_->sets[0].download_kv();
+  // Every set holds the same inputs, so every copy of kv must hold the same bits.
+  for (std::size_t i = 1; i < open.ring && outcome.passed; ++i) {
+    if (tensors_->sets[i].download_kv() != first) {
+      set = i;
+      outcome = check(open, set);
+      if (outcome.passed) {
+        outcome.passed = false;
+        outcome.reason = "operand sets with the same inputs got different bits in kv";
+      }
+    } else if (const std::string trespass = tensors_->sets[i].trespass(tensors_->inputs);
+               !trespass.empty()) {
+      outcome.passed = false;
+      outcome.reason = trespass;
+    }
+  }
+  return outcome;
+}
+
+// Whether kv is right for the hidden that the timed launches had before this was negated.
+bool Session::is_answer_of_before(const OpenCell& open, std::size_t set) {
+  negate_answers();
+  const Check outcome =
+      check_output(tensors_->sets[set].download_kv(), reference_for(*tensors_),
+                   tensors_->projection ? &*tensors_->projection : nullptr, context_of(open));
+  negate_answers();
+  return outcome.passed;
 }
 
 Result Session::close(const std::string& id) {
@@ -352,29 +513,12 @@ Result Session::close(const std::string& id) {
   Result result;
   result.cell = open.cell;
   result.status = Status::kPassed;
-  for (std::size_t i = 0; i < open.ring; ++i) {
-    // Anew, since another cell's launches may have damaged what all share.
-    tensors_->sets[i].reset(tensors_->inputs);
-  }
-  open.timer->replay(open.plan.long_launches);
+  // Launches that were replayed a thousand times with the same inputs may have kept their results,
+  // or a part: of these inputs they have none.
+  negate_hidden(tensors_->inputs);
+  negate_answers();
   std::size_t checked = 0;
-  result.recheck = check(open, checked);
-  const std::vector<std::byte> first = tensors_->sets[0].download_kv();
-  // Every set holds the same inputs, so every copy of kv must hold the same bits.
-  for (std::size_t i = 1; i < open.ring && result.recheck->passed; ++i) {
-    if (tensors_->sets[i].download_kv() != first) {
-      checked = i;
-      result.recheck = check(open, checked);
-      if (result.recheck->passed) {
-        result.recheck->passed = false;
-        result.recheck->reason = "operand sets with the same inputs got different bits in kv";
-      }
-    } else if (const std::string trespass = tensors_->sets[i].trespass(tensors_->inputs);
-               !trespass.empty()) {
-      result.recheck->passed = false;
-      result.recheck->reason = trespass;
-    }
-  }
+  result.recheck = recheck(open, checked);
   if (!result.recheck->passed) {
     result.status = Status::kIncorrect;
     result.reason = "the timed launches: " + result.recheck->reason;
@@ -382,11 +526,39 @@ Result Session::close(const std::string& id) {
       result.reason +=
           "; a plain call wrote them, so work is missing in what is timed: it is done on a stream "
           "other than the one given, or not every time";
+    } else if (is_answer_of_before(open, checked)) {
+      result.reason +=
+          "; this is the answer to the inputs of before, so results are kept between launches "
+          "instead of made by each";
     }
-  } else if (open.cell.l2 == L2State::kCold) {
+  }
+  negate_hidden(tensors_->inputs);
+  negate_answers();
+  if (result.status == Status::kPassed && open.cell.l2 == L2State::kCold) {
     result.cold_proof = prove_cold(open);
   }
   return result;
+}
+
+std::optional<Anchors> Session::anchors() try {
+  if (!tensors_) {
+    throw std::invalid_argument("no cell is open");
+  }
+  constexpr int kSamples = 7;
+  constexpr double kWarmupSeconds = 0.05;
+  Executor& executor = *tensors_->executor;
+  const AnchorLaunches launches = executor.anchor_launches();
+  const auto period = [&](const Launch& launch) {
+    const std::unique_ptr<Timer> timer = executor.make_timer({launch});
+    TimingPlan plan = plan_warm(*timer, 1, kWarmupSeconds);
+    plan.replays = std::min(plan.replays, kSamples);
+    return median(measure_round(*timer, plan, "anchor").samples_ns);
+  };
+  return Anchors{.copy_ns = period(launches.copy),
+                 .fma_ns = period(launches.fma),
+                 .source = std::string(launches.source)};
+} catch (const OutOfMemoryError&) {
+  return std::nullopt;
 }
 
 // Period less duration; NaN and the reason in `missing` where there is no duration.

@@ -10,6 +10,7 @@
 #include "calibration.hpp"
 #include "environment.hpp"
 #include "executor.hpp"
+#include "measure.hpp"
 #include "result.hpp"
 
 namespace mla_bench {
@@ -26,17 +27,23 @@ class Session {
   std::optional<GpuSetup> setup(const Device& device);
 
   // Prepares a cell, launches it once on poisoned output, checks that, measures the floors under it
-  // and plans its timing. A result that is kPassed is open; any other is final and says why. Cells
-  // on other tensors are dropped first. Writes inputs and kv to `save` where that is set. Throws
-  // CudaError for what the device did, UsageError for a bad input file.
-  Result open(const Cell& cell, double warmup_s, const std::optional<std::string>& save);
+  // (unless the effort leaves them out), plans its timing, and plants what the cell says. A result
+  // that is kPassed is open; any other is final and says why. Cells on other tensors are dropped
+  // first. Writes inputs and kv to `save` where that is set. Throws CudaError for what the device
+  // did, UsageError for a bad input file.
+  Result open(const Cell& cell, const Effort& effort, const std::optional<std::string>& save);
 
   // One round of an open cell.
   Round measure(const std::string& id);
 
-  // Poisons every operand set, replays the timed launches once more, and checks what they wrote:
-  // status kPassed or kIncorrect, with `recheck` and `reason`; then proves a cold cell cold.
+  // Poisons every operand set, replays the timed launches once more on negated hidden, so that no
+  // result kept from before is right, and checks what they wrote: status kPassed or kIncorrect,
+  // with `recheck` and `reason`; then proves a cold cell cold.
   Result close(const std::string& id);
+
+  // Times the frozen launches on the device of the open cells, briefly; nothing where their memory
+  // is not free.
+  std::optional<Anchors> anchors();
 
   // Asks the second witness, after which this process must time nothing more; the cell is no longer
   // open.
@@ -51,13 +58,26 @@ class Session {
   struct Tensors;
   struct OpenCell;
 
+  // What a spin takes beside other launches: ns = fixed_ns + by_ns * the length asked for.
+  struct SpinCost {
+    double fixed_ns = 0;
+    double by_ns = 1;
+  };
+
   Tensors& tensors_for(const Cell& cell);
   Reference& reference_for(Tensors& tensors);
   void ensure_sets(Tensors& tensors, std::size_t count);
   OpenCell prepare(const Cell& cell);
   std::vector<Launch> bind(const OpenCell& open, std::size_t sets);
+  Launch bind_set(const OpenCell& open, std::size_t set);
+  SpinCost spin_cost();
+  PlantedWork plant_work(OpenCell& open, bool verify);
   std::int64_t unwritten(std::size_t set) const;
+  CheckContext context_of(const OpenCell& open) const;
   Check check(const OpenCell& open, std::size_t set);
+  void negate_answers();
+  Check recheck(const OpenCell& open, std::size_t& set);
+  bool is_answer_of_before(const OpenCell& open, std::size_t set);
   double touch_ns(const OpenCell& open);
   ColdProof prove_cold(const OpenCell& open);
   double gap_ns(const std::vector<Launch>& ring, double period_ns, std::int64_t launches,
@@ -68,6 +88,7 @@ class Session {
   std::unique_ptr<Environment> environment_;
   std::unique_ptr<Tensors> tensors_;
   std::map<std::string, OpenCell> open_;
+  std::map<std::string, SpinCost> spin_costs_;  // by device
 };
 
 }  // namespace mla_bench

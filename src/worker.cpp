@@ -35,13 +35,21 @@ Json answer(Session& session, const DeviceList& devices, const Json& request) {
     if (request.contains("save")) {
       save = request.at("save").get<std::string>();
     }
-    return to_json(session.open(cell_from_json(request.at("cell")), request.at("warmup_s"), save));
+    const Effort effort{.warmup_s = request.at("warmup_s"),
+                        .samples = request.at("samples"),
+                        .times_only = request.at("times_only"),
+                        .measure_plants = request.at("measure_plants")};
+    return to_json(session.open(cell_from_json(request.at("cell")), effort, save));
   }
   if (what == "measure") {
     return to_json(session.measure(request.at("id")));
   }
   if (what == "close") {
     return to_json(session.close(request.at("id")));
+  }
+  if (what == "anchors") {
+    const std::optional<Anchors> anchors = session.anchors();
+    return anchors ? to_json(*anchors) : Json(nullptr);
   }
   if (what == "witness") {
     return to_json(session.witness(request.at("id")));

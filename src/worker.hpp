@@ -4,8 +4,8 @@
 
 namespace mla_bench {
 
-// Requests {"do": "devices" | "setup" | "calibrate" | "open" | "measure" | "close" | "witness" |
-// "profile", ...}, as Session has them; each is answered by {"ok": ...}
+// Requests {"do": "devices" | "setup" | "calibrate" | "open" | "measure" | "close" | "anchors" |
+// "witness" | "profile", ...}, as Session has them; each is answered by {"ok": ...}
 // or
 // {"error": "one line", "kind": "usage" | "failed"}. After a "failed" the process ends, since a
 // device error may have broken its context: the caller starts another. Returns the process's exit

@@ -37,9 +37,14 @@ std::vector<char*> environment_for_worker() {
 
 }  // namespace
 
-Question<Result> open_question(const Cell& cell, double warmup_s,
+Question<Result> open_question(const Cell& cell, const Effort& effort,
                                const std::optional<std::string>& save) {
-  Json request{{"do", "open"}, {"cell", to_json(cell)}, {"warmup_s", warmup_s}};
+  Json request{{"do", "open"},
+               {"cell", to_json(cell)},
+               {"warmup_s", effort.warmup_s},
+               {"samples", effort.samples},
+               {"times_only", effort.times_only},
+               {"measure_plants", effort.measure_plants}};
   if (save) {
     request["save"] = *save;
   }
@@ -210,9 +215,9 @@ Calibration WorkerProcess::calibrate(const Device& device) {
   return calibration_from_json(ask({{"do", "calibrate"}, {"device", to_json(device)}}));
 }
 
-Result WorkerProcess::open(const Cell& cell, double warmup_s,
+Result WorkerProcess::open(const Cell& cell, const Effort& effort,
                            const std::optional<std::string>& save) {
-  return ask(open_question(cell, warmup_s, save));
+  return ask(open_question(cell, effort, save));
 }
 
 Round WorkerProcess::measure(const Cell& cell) {
@@ -221,6 +226,11 @@ Round WorkerProcess::measure(const Cell& cell) {
 
 Result WorkerProcess::close(const Cell& cell) {
   return ask(close_question(cell));
+}
+
+std::optional<Anchors> WorkerProcess::anchors() {
+  const Json reply = ask({{"do", "anchors"}});
+  return reply.is_null() ? std::nullopt : std::optional(anchors_from_json(reply));
 }
 
 Referee WorkerProcess::witness(const Cell& cell) {

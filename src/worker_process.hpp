@@ -14,6 +14,7 @@
 #include "channel.hpp"
 #include "executor.hpp"
 #include "json.hpp"
+#include "measure.hpp"
 #include "options.hpp"
 #include "result.hpp"
 
@@ -36,7 +37,7 @@ struct Question {
   Value (*read)(const Json&);
 };
 
-Question<Result> open_question(const Cell& cell, double warmup_s,
+Question<Result> open_question(const Cell& cell, const Effort& effort,
                                const std::optional<std::string>& save);
 Question<Round> measure_question(const Cell& cell);
 Question<Result> close_question(const Cell& cell);
@@ -55,9 +56,10 @@ class WorkerProcess {
   // As Session has them. Throw UsageError, WorkerLost or Interrupted.
   std::optional<GpuSetup> setup(const Device& device);
   Calibration calibrate(const Device& device);
-  Result open(const Cell& cell, double warmup_s, const std::optional<std::string>& save);
+  Result open(const Cell& cell, const Effort& effort, const std::optional<std::string>& save);
   Round measure(const Cell& cell);
   Result close(const Cell& cell);
+  std::optional<Anchors> anchors();
   Referee witness(const Cell& cell);
   Result profile(const Cell& cell);
 

@@ -85,5 +85,19 @@ TEST(CellKey, NamesArePlainAndTheVariantStandsAlone) {
   }
 }
 
+TEST(CellKey, CopiesAreOtherCells) {
+  Cell cell = example_result().cell;
+  const CellKey itself = key_of(cell);
+  cell.copy = 2;
+  const CellKey copy = key_of(cell);
+  EXPECT_NE(id_of(copy), id_of(itself));
+  EXPECT_EQ(export_name(copy), export_name(itself) + "/copy:2");
+  EXPECT_TRUE(cell.id().ends_with("/hot/copy:2")) << cell.id();
+  // What is planted in a copy does not make it another.
+  cell.planted.kind = PlantKind::kWrongElement;
+  EXPECT_EQ(id_of(key_of(cell)), id_of(copy));
+  EXPECT_NE(command_of(cell).find("--plant 2=wrong_element"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace mla_bench

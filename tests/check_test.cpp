@@ -226,6 +226,31 @@ TEST(Check, LowerPrecisionIsSeenInTheFrobeniusError) {
   EXPECT_FALSE(unknown.frobenius_error_limit.has_value());
 }
 
+// One element off by far less than the bound of any data, and by far more than its neighbours: its
+// square drowns in the sum of squares.
+TEST(Check, AnElementThatStandsOutFails) {
+  const Inputs inputs = make(Distribution::kNormal, Precision::kTf32);
+  const CheckContext context = context_of(inputs, Precision::kTf32);
+  const std::vector<float> right = right_answer<float>(inputs);
+  const std::int64_t index = index_of(true, 1, 20, 0, 5);
+  for (const auto& [offset, passes] : {std::pair{0x1p-5f, false}, std::pair{0x1p-11f, true}}) {
+    std::vector<float> kv = right;
+    kv[index] += offset;
+    const Check check = full(kv, context);
+    EXPECT_EQ(check.passed, passes) << check.reason;
+    EXPECT_EQ(check.wrong_elements, 0);
+    EXPECT_LE(check.frobenius_error, *check.frobenius_error_limit);
+    EXPECT_EQ(mentions(check, "v[b=1,s=20,h=0,d=5]: got "), !passes) << check.reason;
+  }
+
+  Inputs file = inputs;
+  file.distribution = std::nullopt;
+  std::vector<float> kv = right;
+  kv[index] += 0x1p-5f;
+  const Check unknown = full(kv, context_of(file, Precision::kTf32));
+  EXPECT_TRUE(unknown.passed) << unknown.reason;
+}
+
 TEST(Check, ExactInputsDemandTheBits) {
   const Inputs inputs = make(Distribution::kExact);
   std::vector<float> kv = right_answer<float>(inputs);

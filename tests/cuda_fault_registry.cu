@@ -1,13 +1,15 @@
 // Stands in for the generated registry: one CUDA variant that is right, and some that hide work
-// from the clock on a stream of their own. fp32 only; every output is right as long as nobody looks
-// at what the timed launches alone do.
+// from the clock on a stream of their own, fp32 only, whose output is right as long as nobody looks
+// at what the timed launches alone do; and the mutants.
 #include <cuda_runtime_api.h>
 
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "mla_bench/cuda_check.hpp"
 #include "mla_bench/variant.hpp"
+#include "mutants.hpp"
 
 namespace mla_bench {
 namespace {
@@ -210,7 +212,13 @@ std::span<const Listed> registry() {
       listed<Fault::kMovesLatent>("moves_latent"),
       listed<Fault::kAddsKernel>("adds_kernel"),
   };
-  return kListed;
+  static const std::vector<Listed> all = [] {
+    std::vector<Listed> lines(kListed.begin(), kListed.end());
+    const std::vector<Listed> mutants = cuda_mutants();
+    lines.insert(lines.end(), mutants.begin(), mutants.end());
+    return lines;
+  }();
+  return all;
 }
 
 }  // namespace mla_bench

@@ -90,7 +90,8 @@ TEST(DocumentReader, ReadsEveryCommittedDocumentBothWays) {
        std::filesystem::recursive_directory_iterator(MLA_BENCH_RESULTS "/h200")) {
     const std::filesystem::path folder = entry.path().parent_path().filename();
     // What other programs wrote lies in folders of its own.
-    if (entry.path().extension() != ".json" || folder == "ncu" || folder == "peers") {
+    if (entry.path().extension() != ".json" || folder == "ncu" || folder == "peers" ||
+        folder == "mutants") {
       continue;
     }
     const std::vector<std::string> paths{entry.path().string()};
@@ -124,6 +125,21 @@ TEST(DocumentReader, SaysWhatIsWrong) {
   }
 }
 
+// Rows, columns and bytes are formed of them: a stranger's may not pass 64 bits.
+TEST(DocumentReader, SizesWhoseProductsPass64BitsAreRefused) {
+  const std::string text = to_text(example_document());
+  for (const std::string key : {"batch", "seq", "model_dim", "rank", "kv_heads", "head_dim"}) {
+    for (const std::int64_t size : {std::int64_t{1} << 62, std::int64_t{1} << 57}) {
+      Json json = parse_json(text, "text");
+      json["cells"][1]["problem"][key] = size;
+      for (const Detail detail : {Detail::kAll, Detail::kTimes}) {
+        const std::string message = refusal(json.dump(), detail);
+        EXPECT_NE(message.find("cells[1]: the sizes are too large"), message.npos) << message;
+      }
+    }
+  }
+}
+
 TEST(DocumentReader, ATruncatedDocumentIsRefusedWhereverItEnds) {
   const std::string whole = to_text(example_document());
   for (std::size_t size = 0; size + 2 < whole.size(); size += 7) {
@@ -147,6 +163,24 @@ TEST(DocumentReader, NamesTheFileAtFault) {
     ADD_FAILURE() << "taken";
   } catch (const UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("schema.json"), std::string::npos);
+  }
+}
+
+TEST(DocumentReader, OnlySelftestReadsWhatItPlanted) {
+  const std::string path = testing::TempDir() + "mla-bench-planted.json";
+  for (const bool is_copy : {true, false}) {
+    Document document = example_document();
+    if (is_copy) {
+      document.cells.front().cell.copy = 1;
+    } else {
+      document.cells.front().cell.planted = {.kind = PlantKind::kWork, .slow_down = 0.05};
+    }
+    write_whole_file(path, to_text(document));
+    const std::span<const std::string> paths(&path, 1);
+    for (const Detail detail : {Detail::kAll, Detail::kTimes}) {
+      EXPECT_THROW(read_documents(paths, detail), UsageError);
+      EXPECT_EQ(read_documents(paths, detail, Origin::kSelftest).size(), 1u);
+    }
   }
 }
 

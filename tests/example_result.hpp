@@ -69,6 +69,8 @@ inline Result example_result() {
     round.after = GpuState{};
     result.rounds.push_back(round);
   }
+  result.rounds.back().anchors =
+      Anchors{.copy_ns = 2000, .fma_ns = 3000, .source = "0123456789abcdef"};
   result.summary = summarize(result.rounds);
   return result;
 }

@@ -137,6 +137,31 @@ TEST(ExecutorCpu, TimesTheTimedLaunchesAlone) {
   }
 }
 
+TEST(ExecutorCpu, SpinsAndFills) {
+  const std::unique_ptr<Executor> executor = cpu();
+  constexpr double kNs = 200000;
+  const auto start = std::chrono::steady_clock::now();
+  executor->run(executor->spin_launch(kNs));
+  const std::chrono::duration<double, std::nano> spun = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(spun.count(), kNs);
+  const Memory memory = executor->allocate(4);
+  executor->fill(memory.get(), std::byte{1}, 4);
+  executor->run(executor->fill_launch(memory.get() + 1, std::byte{7}, 2));
+  EXPECT_EQ(std::vector<std::byte>(memory.get(), memory.get() + 4),
+            (std::vector{std::byte{1}, std::byte{7}, std::byte{7}, std::byte{1}}));
+}
+
+TEST(ExecutorCpu, AnchorsRun) {
+  const std::unique_ptr<Executor> executor = cpu();
+  const AnchorLaunches anchors = executor->anchor_launches();
+  const auto& [to, from] = *anchors.memory;
+  executor->fill(to.get(), std::byte{0}, 16);
+  executor->run(anchors.copy);
+  executor->run(anchors.fma);
+  EXPECT_EQ(to.get()[15], from.get()[15]);
+  EXPECT_EQ(anchors.source.size(), 16u);
+}
+
 TEST(ExecutorCpu, RefusesPassesOfNothing) {
   const auto executor = cpu();
   EXPECT_THROW(executor->make_timer({}), std::invalid_argument);

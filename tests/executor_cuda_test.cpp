@@ -15,6 +15,7 @@
 #include "errors.hpp"
 #include "executor.hpp"
 #include "executor_cuda_kernels.hpp"
+#include "measure.hpp"
 
 namespace mla_bench {
 namespace {
@@ -100,6 +101,38 @@ TEST_F(CudaExecutorTest, RefusesMoreMemoryThanThereIs) {
   EXPECT_EQ(executor_->allocate(0), nullptr);
   executor_->run(append(log(), 1));
   EXPECT_EQ(read()->count, 1u);
+}
+
+TEST_F(CudaExecutorTest, FillsInOrder) {
+  const Memory memory = executor_->allocate(4);
+  executor_->fill(memory.get(), std::byte{1}, 4);
+  executor_->run(executor_->fill_launch(memory.get() + 1, std::byte{7}, 2));
+  std::vector<std::byte> bytes(4);
+  executor_->download(bytes, memory.get());
+  EXPECT_EQ(bytes, (std::vector{std::byte{1}, std::byte{7}, std::byte{7}, std::byte{1}}));
+}
+
+// Longer by as much as was asked for, whatever each costs beside.
+TEST_F(CudaExecutorTest, SpinsForALength) {
+  constexpr double kShortNs = 4000;
+  constexpr double kLongNs = 16000;
+  const double short_ns = period_ns(*executor_, {executor_->spin_launch(kShortNs)}, 0.1);
+  const double long_ns = period_ns(*executor_, {executor_->spin_launch(kLongNs)}, 0.1);
+  EXPECT_GT(short_ns, kShortNs);
+  // The clock may be lower than the highest, but not by half.
+  EXPECT_GT(long_ns - short_ns, 0.95 * (kLongNs - kShortNs));
+  EXPECT_LT(long_ns - short_ns, 2 * (kLongNs - kShortNs));
+}
+
+TEST_F(CudaExecutorTest, AnchorsRun) {
+  const AnchorLaunches anchors = executor_->anchor_launches();
+  executor_->fill(anchors.memory->front().get(), std::byte{0}, 16);
+  executor_->run(anchors.copy);
+  executor_->run(anchors.fma);
+  std::vector<std::byte> copied(16);
+  executor_->download(copied, anchors.memory->front().get());
+  EXPECT_EQ(copied, std::vector(16, std::byte{0x5A}));
+  EXPECT_EQ(anchors.source.size(), 16u);
 }
 
 TEST_F(CudaExecutorTest, StaysUsableAfterALaunchThatThrows) {

@@ -1,5 +1,6 @@
 // Stands in for the generated registry: one variant that is right, and one for each way in which a
-// variant can be wrong or take its process down. CPU and fp32 only, so that every fault is real.
+// variant can be wrong or take its process down, CPU and fp32 only, so that every fault is real;
+// and the mutants.
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +16,7 @@
 
 #include "late_faults.hpp"
 #include "mla_bench/variant.hpp"
+#include "mutants.hpp"
 
 namespace mla_bench {
 namespace {
@@ -281,7 +283,13 @@ std::span<const Listed> registry() {
       listed<Fault::kPrints>("prints"),
       Listed{"left_out", Backend::kCpu, nullptr, "this build left it out"},
   };
-  return kListed;
+  static const std::vector<Listed> all = [] {
+    std::vector<Listed> lines(kListed.begin(), kListed.end());
+    const std::vector<Listed> mutants = cpu_mutants();
+    lines.insert(lines.end(), mutants.begin(), mutants.end());
+    return lines;
+  }();
+  return all;
 }
 
 }  // namespace mla_bench

@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "document_reader.hpp"
 #include "example_result.hpp"
 #include "gate_report.hpp"
 #include "json_access.hpp"
@@ -233,6 +237,89 @@ TEST(Gate, WhatTheClockDidIsTold) {
   EXPECT_FALSE(verdict_on(steady("a", 1000), at_clock(1000, 1980)).cycles);
 }
 
+TEST(Gate, AWitnessThatIsAskedOnceSpeaksForAllProcesses) {
+  ProcessFinding doubted = without_time(Status::kUntrusted, "work on another stream");
+  doubted.is_witnessed = true;
+  doubted.is_doubted = true;
+  const CellEvidence hiding =
+      cell_of("a", {doubted, timed(1000), timed(1001), timed(1000), timed(999)});
+  const JudgedCell judged = verdict_on(steady("a", 1000), hiding);
+  EXPECT_EQ(judged.verdict, Verdict::kInconclusive);
+  EXPECT_NE(judged.reason.find("another stream"), std::string::npos) << judged.reason;
+  // It was something else that was not to be believed, in one process of five.
+  doubted.is_doubted = false;
+  EXPECT_EQ(verdict_on(steady("a", 1000),
+                       cell_of("a", {doubted, timed(1000), timed(1001), timed(1000), timed(999)}))
+                .verdict,
+            Verdict::kPass);
+}
+
+TEST(Gate, AKnownNoiseRaisesTheThreshold) {
+  const CellEvidence base = steady("a", 1000);
+  GateRules rules;
+  EXPECT_EQ(verdict_on(base, steady("a", 1050), rules).threshold, rules.threshold);
+  rules.noise = {{export_name(base.key), 0.02}};
+  const JudgedCell judged = verdict_on(base, steady("a", 1050), rules);
+  EXPECT_EQ(judged.verdict, Verdict::kPass);
+  EXPECT_NEAR(judged.threshold, std::expm1(0.06), 1e-12);
+  EXPECT_NE(judged.reason.find("threshold is 6.18 %"), std::string::npos) << judged.reason;
+  EXPECT_EQ(verdict_on(base, steady("a", 1080), rules).verdict, Verdict::kRegression);
+  // Less noise than the threshold needs changes nothing, nor does another cell's.
+  rules.noise = {{export_name(base.key), 0.001}, {"another", 1}};
+  EXPECT_EQ(verdict_on(base, steady("a", 1050), rules).verdict, Verdict::kRegression);
+}
+
+TEST(Gate, WhatShiftsTheAnchorsTooIsNoChange) {
+  const auto beside = [](CellEvidence cell, double anchors_ns, const std::string& source) {
+    cell.anchors = source;
+    for (ProcessFinding& process : cell.processes) {
+      process.anchors_ns = anchors_ns;
+    }
+    return cell;
+  };
+  const CellEvidence base = beside(steady("a", 1000), 500, "abc");
+  // A slower session: everything takes 6 % longer.
+  const JudgedCell shifted = verdict_on(base, beside(steady("a", 1060), 530, "abc"));
+  EXPECT_EQ(shifted.verdict, Verdict::kPass);
+  EXPECT_NEAR(shifted.change->estimate, 1, 1e-9);
+  ASSERT_TRUE(shifted.anchors);
+  EXPECT_NEAR(*shifted.anchors, 1.06, 1e-9);
+  EXPECT_EQ(shifted.reason, "the anchors moved by +6.00 %, which is taken out");
+  // A slower kernel in the same session, and one that a faster session hides.
+  EXPECT_EQ(verdict_on(base, beside(steady("a", 1060), 500, "abc")).verdict, Verdict::kRegression);
+  EXPECT_EQ(verdict_on(base, beside(steady("a", 1000), 470, "abc")).verdict, Verdict::kRegression);
+  // Pairs share their session.
+  EXPECT_EQ(verdict_on(base, beside(steady("a", 1060), 530, "abc"), {.is_paired = true}).verdict,
+            Verdict::kRegression);
+  // Where one process has none they say nothing.
+  CellEvidence without = beside(steady("a", 1060), 530, "abc");
+  without.processes.back().anchors_ns.reset();
+  EXPECT_FALSE(verdict_on(base, without).anchors);
+  EXPECT_EQ(verdict_on(base, without).verdict, Verdict::kRegression);
+  // Other anchors.
+  const CellEvidence other = beside(steady("a", 1000), 500, "def");
+  const JudgedCell refused = verdict_on(base, other);
+  EXPECT_EQ(refused.verdict, Verdict::kIncomparable);
+  EXPECT_EQ(refused.reason, "anchors def instead of abc");
+  EXPECT_FALSE(verdict_on(base, other, {.allow_environment = true}).anchors);
+}
+
+// Later processes measure only what an earlier look left open.
+TEST(Gate, ACellIsJudgedOnThePairsThatHoldIt) {
+  const auto with_gap = [](std::vector<double> times) {
+    std::vector<ProcessFinding> findings;
+    for (const double ns : times) {
+      findings.push_back(ns > 0 ? timed(ns) : without_time(Status::kSkipped, "not in it"));
+    }
+    return cell_of("a", findings);
+  };
+  const JudgedCell judged =
+      verdict_on(with_gap({1000, 1001, 999, 1000, 1000, 0, 0}),
+                 with_gap({1000, 1000, 1000, 1001, 999, 0, 0}), {.is_paired = true});
+  EXPECT_EQ(judged.verdict, Verdict::kPass);
+  EXPECT_EQ(judged.baseline_processes, 5);
+}
+
 TEST(Gate, PrecedenceOfExitCodes) {
   const CellEvidence slow = steady("a", 1100);
   const CellEvidence wrong = cell_of("b", {without_time(Status::kIncorrect, "wrong")});
@@ -298,6 +385,30 @@ TEST(GateEvidence, MergedRunsAreTheSameEvidence) {
     EXPECT_DOUBLE_EQ(one[0].processes[i].ns, three[0].processes[i].ns);
   }
   EXPECT_THROW(merge_runs({}), std::invalid_argument);
+}
+
+TEST(GateEvidence, AnchorsAreThoseOfTheProcess) {
+  RecordedDocument run = run_of(1000);
+  run.document.cells[0].rounds.back().anchors =
+      Anchors{.copy_ns = 400, .fma_ns = 900, .source = "abc"};
+  RecordedDocument other = run;
+  other.document.cells[0].rounds.back().anchors->source = "def";
+  const std::vector<CellEvidence> cells = evidence_of(std::vector{run, run_of(1000)});
+  EXPECT_EQ(cells[0].anchors, "abc");
+  ASSERT_TRUE(cells[0].processes[0].anchors_ns);
+  EXPECT_NEAR(*cells[0].processes[0].anchors_ns, 600, 1e-9);
+  EXPECT_FALSE(cells[0].processes[1].anchors_ns);
+  EXPECT_EQ(cells[0].conflict, "");
+  EXPECT_EQ(evidence_of(std::vector{run, other})[0].conflict, "anchors def instead of abc");
+  // A merged baseline keeps them apart.
+  Document whole = merge_runs(std::vector{run, run_of(1000), run});
+  whole.started_at = "2026-11-29T16:03:00Z";
+  const std::vector<CellEvidence> merged =
+      evidence_of(std::vector{document_from_text(to_text(whole), "base.json", Detail::kAll)});
+  ASSERT_EQ(merged[0].processes.size(), 3u);
+  EXPECT_TRUE(merged[0].processes[0].anchors_ns);
+  EXPECT_FALSE(merged[0].processes[1].anchors_ns);
+  EXPECT_TRUE(merged[0].processes[2].anchors_ns);
 }
 
 TEST(GateEvidence, WhatDocumentsLackOrDisagreeOn) {
@@ -400,6 +511,85 @@ TEST(GateErrorRates, AlphaHoldsWhereNoiseIsLarge) {
   EXPECT_LE(loud.count(Verdict::kRegression, kTrials, 0, 0.01), kMost);
   // A slow-down at the threshold must not pass either.
   EXPECT_LE(loud.count(Verdict::kPass, kTrials, 0.01, 0.01), kMost);
+}
+
+// ---- recorded processes -------------------------------------------------------------------------
+
+// The two cells of 20 real processes on an H200, drawn anew for every trial.
+class Recorded : public testing::Test {
+ protected:
+  static std::vector<CellEvidence> evidence() {
+    std::vector<std::string> paths;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(MLA_BENCH_RESULTS "/h200/repeat")) {
+      paths.push_back(entry.path().string());
+    }
+    std::sort(paths.begin(), paths.end());
+    return evidence_of(read_documents(paths, Detail::kAll));
+  }
+
+  // Verdicts of `trials` series of pairs, five at first and up to ten, on processes in random
+  // order, those of the candidate slower by `change`.
+  std::map<Verdict, int> verdicts(int trials, double change, double threshold) {
+    std::map<Verdict, int> counts;
+    for (int trial = 0; trial < trials; ++trial) {
+      for (const CellEvidence& cell : cells_) {
+        std::vector<ProcessFinding> order = cell.processes;
+        for (std::size_t i = order.size(); i > 1; --i) {  // std::shuffle differs by library
+          std::swap(order[i - 1], order[engine_() % i]);
+        }
+        ++counts[series(cell, order, change, threshold)];
+      }
+    }
+    return counts;
+  }
+
+  static Verdict series(const CellEvidence& cell, const std::vector<ProcessFinding>& order,
+                        double change, double threshold) {
+    CellEvidence base = cell;
+    CellEvidence candidate = cell;
+    for (const std::size_t pairs : {std::size_t{5}, order.size() / 2}) {
+      base.processes.clear();
+      candidate.processes.clear();
+      for (std::size_t i = 0; i < pairs; ++i) {
+        base.processes.push_back(order[2 * i]);
+        candidate.processes.push_back(order[2 * i + 1]);
+        candidate.processes.back().ns *= 1 + change;
+      }
+      const Verdict verdict =
+          verdict_on(base, candidate, {.threshold = threshold, .is_paired = true}).verdict;
+      if (verdict != Verdict::kInconclusive) {
+        return verdict;
+      }
+    }
+    return Verdict::kInconclusive;
+  }
+
+  std::vector<CellEvidence> cells_ = evidence();
+  std::mt19937_64 engine_{20261129};
+};
+
+TEST_F(Recorded, HoldsWhatTheTestsNeed) {
+  ASSERT_EQ(cells_.size(), 2u);
+  for (const CellEvidence& cell : cells_) {
+    EXPECT_EQ(cell.processes.size(), 20u);
+    EXPECT_EQ(cell.conflict, "");
+  }
+}
+
+TEST_F(Recorded, TheSameProgramRaisesNoAlarm) {
+  for (const double threshold : {0.03, 0.01}) {
+    std::map<Verdict, int> counts = verdicts(500, 0, threshold);
+    EXPECT_EQ(counts[Verdict::kRegression] + counts[Verdict::kImprovement], 0) << threshold;
+    EXPECT_EQ(counts[Verdict::kPass], 1000) << threshold;
+  }
+}
+
+TEST_F(Recorded, TwoPointsAboveTheThresholdAreFoundAndHalfOfItIsNot) {
+  for (const double threshold : {0.03, 0.01}) {
+    EXPECT_EQ(verdicts(299, threshold + 0.02, threshold)[Verdict::kRegression], 2 * 299);
+    EXPECT_EQ(verdicts(299, threshold / 2, threshold)[Verdict::kRegression], 0);
+  }
 }
 
 }  // namespace

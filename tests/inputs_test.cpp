@@ -13,9 +13,11 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "mla_bench/float16.hpp"
 #include "philox.hpp"
+#include "reference.hpp"
 #include "safetensors.hpp"
 
 namespace mla_bench {
@@ -490,6 +492,24 @@ TEST_F(InputFiles, AFileThatChangedSinceItWasPlannedIsRefused) {
   EXPECT_THROW(
       make_inputs({.distribution = {}, .seed = 0, .file = path_}, planned, Precision::kFp32),
       UsageError);
+}
+
+TEST(Inputs, NegatedHiddenHasTheOtherSignAndNothingElse) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    const Inputs before = make(Distribution::kNormal, kHeadline, precision);
+    Inputs negated = before;
+    negate_hidden(negated);
+    EXPECT_EQ(negated.w_down, before.w_down);
+    EXPECT_EQ(negated.w_up_k, before.w_up_k);
+    EXPECT_EQ(negated.w_up_v, before.w_up_v);
+    const std::vector<std::int64_t> rows{0, 7};
+    Reference reference = reference_rows(before, rows);
+    negate(reference);
+    EXPECT_EQ(reference.value, reference_rows(negated, rows).value);
+    EXPECT_EQ(reference.magnitude, reference_rows(negated, rows).magnitude);
+    negate_hidden(negated);
+    EXPECT_EQ(negated.hidden, before.hidden);
+  }
 }
 
 }  // namespace

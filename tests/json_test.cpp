@@ -187,6 +187,15 @@ TEST(Json, KeysAndTheirOrderAreFixed) {
                    "precision", "l2",         "problem", "inputs",  "status",  "reason",
                    "check",     "recheck",    "kernels", "choice",  "floors",  "api_latency_ns",
                    "roofline",  "cold_proof", "referee", "rounds",  "summary", "command"}));
+  Result planted = example_result();
+  planted.cell.copy = 2;
+  planted.cell.planted = {.kind = PlantKind::kWork, .slow_down = 0.05};
+  planted.planted_work = PlantedWork{.spin_ns = 8000, .launches = 32, .slow_down = 0.0501};
+  const Json copy = to_json(planted);
+  EXPECT_EQ(copy["copy"], 2);
+  EXPECT_EQ(copy["planted"], "work:0.05");
+  EXPECT_EQ(keys_of(copy["planted_work"]), (Words{"spin_ns", "launches", "slow_down"}));
+  EXPECT_EQ(to_json(result_from_json(copy)), copy);
   EXPECT_EQ(keys_of(json["problem"]),
             (Words{"batch", "seq", "model_dim", "rank", "kv_heads", "head_dim"}));
   EXPECT_EQ(keys_of(json["inputs"]), (Words{"distribution", "seed"}));
@@ -201,6 +210,7 @@ TEST(Json, KeysAndTheirOrderAreFixed) {
   EXPECT_EQ(keys_of(json["rounds"][0]),
             (Words{"short_launches", "long_launches", "short_ns", "long_ns", "samples_ns",
                    "clock_mhz", "slow_clock_samples", "before", "after"}));
+  EXPECT_EQ(keys_of(json["rounds"][1]["anchors"]), (Words{"copy_ns", "fma_ns", "source"}));
   EXPECT_EQ(keys_of(json["roofline"]), (Words{"ns", "bound"}));
   EXPECT_EQ(keys_of(json["referee"]),
             (Words{"duration_ns", "gap_ns", "empty_gap_ns", "band_ns", "kernels"}));

@@ -61,7 +61,7 @@ TEST(PlanTiming, PassesAreWholeTurnsOfTheRing) {
       EXPECT_EQ(plan.short_launches % ring, 0) << ring << " " << launch_ns;
       EXPECT_GT(plan.long_launches, plan.short_launches);
       EXPECT_GE(plan.short_launches, 0);
-      EXPECT_GE(plan.replays, 3);
+      EXPECT_GE(plan.replays, 2);
       EXPECT_LE(plan.replays, 31);
       EXPECT_LE(plan.long_launches, std::max<std::int64_t>(2048, 2 * ring));
     }
@@ -81,8 +81,15 @@ TEST(PlanTiming, ALongLaunchIsTimedAlone) {
   const TimingPlan plan = plan_timing(50e6, kFixedCost_ns, 1);
   EXPECT_EQ(plan.short_launches, 0);
   EXPECT_EQ(plan.long_launches, 1);
-  EXPECT_EQ(plan.replays, 3);
+  EXPECT_EQ(plan.replays, 2);
+  EXPECT_TRUE(plan.is_slow);
   EXPECT_EQ(plan_timing(50e6, kFixedCost_ns, 3).long_launches, 3);
+}
+
+TEST(PlanTiming, ALongRingOfSlowLaunchesIsSlow) {
+  EXPECT_FALSE(plan_timing(50e3, kFixedCost_ns, 1).is_slow);
+  EXPECT_FALSE(plan_timing(50e3, kFixedCost_ns, 340).is_slow);
+  EXPECT_TRUE(plan_timing(500e3, kFixedCost_ns, 340).is_slow);
 }
 
 TEST(PlanTiming, NoShortPassWhereTheFixedCostIsNegligible) {
@@ -206,6 +213,25 @@ TEST(Round, TakesExactlyThePlannedPasses) {
   EXPECT_EQ(timer.calls, (Calls{1, 1, 1, 1, 1}));
   EXPECT_TRUE(alone.short_ns.empty());
   EXPECT_EQ(alone.long_ns, std::vector<double>(4, 110));
+}
+
+TEST(Round, ASlowPassNeedsNoUntimedOneBeforeIt) {
+  FakeTimer timer(0, 1e9);
+  const Round round = measure_round(timer, plan_timing(1e9, 0, 1), "a");
+  EXPECT_EQ(timer.calls, (Calls{1, 1}));
+  EXPECT_EQ(round.samples_ns, std::vector<double>(2, 1e9));
+}
+
+TEST(Period, IsTheMedianOfARoundOrOneSlowPass) {
+  FakeTimer timer([](std::int64_t launches, std::size_t call) {
+    return 10.0 * static_cast<double>(launches) + (call == 1 ? 1e6 : 0.0);
+  });
+  EXPECT_EQ(period_ns(timer, {.short_launches = 0, .long_launches = 10, .replays = 3}), 10);
+  EXPECT_EQ(timer.calls, (Calls{10, 10, 10, 10}));
+
+  FakeTimer slow(0, 1e6);
+  EXPECT_EQ(period_ns(slow, plan_timing(1e6, 0, 340)), 1e6);
+  EXPECT_EQ(slow.calls, Calls{340});
 }
 
 TEST(Round, KeepsEverySampleAsItCame) {

@@ -343,5 +343,41 @@ TEST(Options, Export) {
   EXPECT_SAYS(refusal({"export", "a.json", "--to", "csv", "--no-aggregates"}), "gbench");
 }
 
+TEST(Options, CopiesOfCells) {
+  const RunOptions options =
+      run({"run", "--plant", "0=nothing,3=work:0.05", "--times-only", "--samples", "7"});
+  ASSERT_EQ(options.copies.size(), 2u);
+  EXPECT_EQ(options.copies[0].number, 0);
+  EXPECT_EQ(options.copies[1].number, 3);
+  EXPECT_EQ(options.copies[1].planted, (Planted{.kind = PlantKind::kWork, .slow_down = 0.05}));
+  EXPECT_TRUE(options.measuring.times_only);
+  EXPECT_EQ(options.measuring.samples, 7);
+  for (const char* text :
+       {"nothing", "=nothing", "-1=nothing", "x=nothing", "1=poison", "1=work:0"}) {
+    EXPECT_SAYS(refusal({"run", "--plant", text}), "NUMBER=WHAT");
+  }
+}
+
+TEST(Options, Selftest) {
+  const auto selftest = [](const Words& words) { return std::get<SelftestOptions>(parse(words)); };
+  const SelftestOptions usual = selftest({"selftest"});
+  EXPECT_EQ(usual.cells, (Words{"--variant", "cooperative"}));
+  ASSERT_EQ(usual.plants.size(), 7u);
+  EXPECT_EQ(usual.plants[0], Planted{});
+  EXPECT_EQ(usual.plants[1].slow_down, 0.015);
+  EXPECT_EQ(usual.plants[2].slow_down, 0.03);
+  EXPECT_EQ(usual.plants[3].slow_down, 0.05);
+  const SelftestOptions other =
+      selftest({"selftest", "--threshold", "1", "--plant", "above,first_call_only", "--variant",
+                "tiled", "--rounds", "2", "--samples", "9"});
+  EXPECT_EQ(other.cells, (Words{"--variant", "tiled"}));
+  ASSERT_EQ(other.plants.size(), 2u);
+  EXPECT_EQ(other.plants[0], (Planted{.kind = PlantKind::kWork, .slow_down = 0.03}));
+  EXPECT_EQ(other.plants[1].kind, PlantKind::kFirstCallOnly);
+  EXPECT_EQ(other.series.rounds, 2);
+  EXPECT_EQ(other.series.samples, 9);
+  EXPECT_SAYS(refusal({"selftest", "--plant", "poison"}), "poison");
+}
+
 }  // namespace
 }  // namespace mla_bench

@@ -11,6 +11,7 @@
 
 #include "errors.hpp"
 #include "late_faults.hpp"
+#include "statistics.hpp"
 
 namespace mla_bench {
 namespace {
@@ -45,7 +46,7 @@ Cell cold_cell_of(const std::string& variant) {
 }
 
 Result open(Session& session, const Cell& cell) {
-  return session.open(cell, 0, std::nullopt);
+  return session.open(cell, {.warmup_s = 0}, std::nullopt);
 }
 
 // The last word on a cell that is opened, measured once and closed.
@@ -275,12 +276,74 @@ TEST(Session, SavesOnlyARightOutput) {
   const fs::path path =
       fs::temp_directory_path() / ("mla-bench-session-" + std::to_string(getpid()));
   Session session(small_cpu(), nullptr);
-  session.open(cell_of("one_element_wrong"), 0, path.string());
+  session.open(cell_of("one_element_wrong"), {.warmup_s = 0}, path.string());
   EXPECT_FALSE(fs::exists(path));
-  session.open(cell_of("right"), 0, path.string());
+  session.open(cell_of("right"), {.warmup_s = 0}, path.string());
   EXPECT_GT(fs::file_size(path), static_cast<std::uintmax_t>(kTinyBytes));
   fs::remove(path);
-  EXPECT_THROW(session.open(cell_of("right"), 0, "/proc/no/where"), UsageError);
+  EXPECT_THROW(session.open(cell_of("right"), {.warmup_s = 0}, "/proc/no/where"), UsageError);
+}
+
+// ---- what selftest plants
+// ------------------------------------------------------------------------
+
+TEST(SessionPlants, WorkMakesLaunchesLonger) {
+  Session session(small_cpu(), nullptr);
+  Cell cell = cell_of("is_slow");
+  const Result honest = session.open(cell, {.warmup_s = 0}, std::nullopt);
+  ASSERT_EQ(honest.status, Status::kPassed) << honest.reason;
+  const double honest_ns = median(session.measure(cell.id()).samples_ns);
+  cell.copy = 1;
+  cell.planted = {.kind = PlantKind::kWork, .slow_down = 1};
+  const Result result = session.open(cell, {.warmup_s = 0, .samples = 5}, std::nullopt);
+  ASSERT_EQ(result.status, Status::kPassed) << result.reason;
+  ASSERT_TRUE(result.planted_work);
+  EXPECT_GE(result.planted_work->launches, 1);
+  EXPECT_GT(result.planted_work->spin_ns, 0);
+  const Round round = session.measure(cell.id());
+  EXPECT_LE(round.samples_ns.size(), 5u);
+  // Twice as long; a neighbour's load may double or halve either.
+  const double factor = median(round.samples_ns) / honest_ns;
+  EXPECT_GT(factor, 1.2);
+  EXPECT_EQ(session.close(cell.id()).status, Status::kPassed);
+}
+
+TEST(SessionPlants, WrongAnswersAreCaught) {
+  for (const PlantKind kind : {PlantKind::kWrongElement, PlantKind::kNothingWritten}) {
+    Session session(small_cpu(), nullptr);
+    Cell cell = cell_of("right");
+    cell.planted.kind = kind;
+    const Result result = session.open(cell, {.warmup_s = 0}, std::nullopt);
+    EXPECT_EQ(result.status, Status::kIncorrect) << name_of(kind);
+  }
+  Session session(small_cpu(), nullptr);
+  Cell cell = cell_of("right");
+  cell.planted.kind = PlantKind::kFirstCallOnly;
+  ASSERT_EQ(session.open(cell, {.warmup_s = 0}, std::nullopt).status, Status::kPassed);
+  const Result closed = session.close(cell.id());
+  EXPECT_EQ(closed.status, Status::kIncorrect);
+  EXPECT_NE(closed.reason.find("unwritten"), std::string::npos) << closed.reason;
+}
+
+TEST(SessionPlants, TimesOnlyLeavesOutWhatStandsBeside) {
+  Session session(small_cpu(), nullptr);
+  const Cell cell = cell_of("right");
+  const Result result = session.open(cell, {.warmup_s = 0, .times_only = true}, std::nullopt);
+  ASSERT_EQ(result.status, Status::kPassed);
+  EXPECT_FALSE(result.floors);
+  EXPECT_FALSE(result.api_latency_ns);
+  EXPECT_TRUE(result.check && result.check->passed);
+}
+
+TEST(SessionAnchors, HaveTimesAndAHash) {
+  Session session(small_cpu(), nullptr);
+  EXPECT_THROW(session.anchors(), std::invalid_argument);
+  ASSERT_EQ(session.open(cell_of("right"), {.warmup_s = 0}, std::nullopt).status, Status::kPassed);
+  const std::optional<Anchors> anchors = session.anchors();
+  ASSERT_TRUE(anchors);
+  EXPECT_GT(anchors->copy_ns, 0);
+  EXPECT_GT(anchors->fma_ns, 0);
+  EXPECT_EQ(anchors->source.size(), 16u);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ Cell cell_of(const std::string& variant) {
 }
 
 Result open(WorkerProcess& worker, const std::string& variant) {
-  return worker.open(cell_of(variant), 0, std::nullopt);
+  return worker.open(cell_of(variant), {.warmup_s = 0}, std::nullopt);
 }
 
 // Why the worker was lost over this cell; fails the test where it was not.
@@ -128,7 +128,7 @@ TEST(WorkerProcess, ABadRequestCostsNoWorker) {
   WorkerProcess worker(kPatience_s);
   Cell cell = cell_of("right");
   cell.inputs.file = "/nowhere/at/all.safetensors";
-  EXPECT_THROW(worker.open(cell, 0, std::nullopt), UsageError);
+  EXPECT_THROW(worker.open(cell, {.warmup_s = 0}, std::nullopt), UsageError);
   EXPECT_THROW(open(worker, "unheard_of"), UsageError);
   EXPECT_EQ(open(worker, "right").status, Status::kPassed);
   EXPECT_EQ(worker.generation(), 1);

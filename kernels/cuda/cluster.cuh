@@ -10,6 +10,14 @@ namespace mla_bench::cuda {
 // The first architecture with clusters, as 10 * major + minor.
 inline constexpr int kFirstWithClusters = 90;
 
+// On a kernel that is always launched with clusters of this many blocks: the compiler then leaves
+// out what it would do were there none.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define MLA_BENCH_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
+#else
+#define MLA_BENCH_CLUSTER(blocks)
+#endif
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 __device__ inline int cluster_size() {
@@ -127,6 +135,11 @@ __device__ inline void cluster_wait() {
 __device__ inline void store_to_rank(Quad<float>* target, int, const Quad<float>& quad) {
   *target = quad;
 }
+
+// Nothing is pushed: only its size is.
+class PushBarrier {
+  std::uint64_t state_;
+};
 
 #endif
 

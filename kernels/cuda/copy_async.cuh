@@ -23,6 +23,18 @@ __device__ inline void copy_async(void* to, const void* from, bool is_valid) {
                : "memory");
 }
 
+// The same of 4, 8 or 16 bytes, always.
+template <int Bytes>
+__device__ void copy_async(void* to, const void* from) {
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(Bytes)
+                 : "memory");
+  }
+}
+
 // What this thread has started since the last call is a group.
 __device__ inline void close_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

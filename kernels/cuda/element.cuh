@@ -47,6 +47,11 @@ struct alignas(kQuad * sizeof(T)) Quad {
   T at[kQuad];
 };
 
+template <typename T>
+struct alignas(2 * sizeof(T)) Pair {
+  T at[2];
+};
+
 // A quad as loaded and not yet widened. Words, so that 16-bit elements share registers.
 template <typename T>
 struct alignas(kQuad * sizeof(T)) Packed {

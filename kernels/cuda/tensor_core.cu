@@ -1,7 +1,8 @@
-// tensor_core: the cooperative idea on tensor cores, by mma.sync, in three forms.
+// tensor_core: the cooperative idea on tensor cores, by mma.sync, in four forms.
 //
 //   cluster   few rows of a low rank, from sm_90: four blocks share the latent of sixteen rows
-//   streamed  more rows of a low rank: all weights stay in shared memory, hidden streams past them
+//   panel     some thousands: all weights in shared memory, a block makes thirty-two rows together
+//   streamed  more: all weights stay in shared memory, hidden streams past them, warp by warp
 //   tiled     everything else: two products with the latent in global memory between them
 //
 // fp32 splits its operands (cuda/mma.cuh): 3xTF32 in the cluster form, where preparing operands
@@ -11,8 +12,8 @@
 //
 // Needs: sm_80. Limits: mma.sync reaches half of what wgmma does on an H200, which shows where
 // `tiled` is bound by arithmetic (DeepSeek-V3's shape in bf16 takes twice cuBLASLt's time), and
-// `streamed` pays 5 us for its weights. Improves on cooperative: arithmetic costs a tenth, so that
-// what remains at few rows is the way through the memories.
+// forms with resident weights pay 2 us or more for them. Improves on cooperative: arithmetic costs
+// a tenth, so that what remains at few rows is the way through the memories.
 
 #include <array>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "cuda/device_memory.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/tensor_core_cluster.cuh"
+#include "cuda/tensor_core_panel.cuh"
 #include "cuda/tensor_core_streamed.cuh"
 #include "cuda/tensor_core_tiled.cuh"
 
@@ -58,7 +60,7 @@ std::optional<Fused<M>> cluster_form(const Problem& problem, const Device& devic
   constexpr Math kMath = M == Math::kTf32AndBf16 ? Math::k3xTf32 : M;
   using Plan = ClusterPlan<kMath, ModelDim, Rank, Columns>;
   // Above this many blocks a multiprocessor, weights that stay in shared memory are faster (H200).
-  constexpr int kBlocksPerMultiprocessor = kIs16Bit<M> ? 6 : 8;
+  constexpr int kBlocksPerMultiprocessor = 5;
   const std::int64_t blocks = ceil_div(problem.rows(), Plan::kRows) * Plan::kBlocks;
   if (device.sm < kFirstWithClusters || problem.model_dim != ModelDim || problem.rank != Rank ||
       problem.columns() != Columns || blocks > kBlocksPerMultiprocessor * device.multiprocessors) {
@@ -76,9 +78,7 @@ template <Math M, int MaxRank, int RowTiles>
 std::optional<Fused<M>> streamed_form(const Problem& problem, const Device& device) {
   using Plan = StreamedPlan<M, MaxRank, RowTiles>;
   const std::int64_t bytes = Plan::shared_bytes(problem);
-  if (problem.rank > MaxRank || problem.rank % Plan::kPiece != 0 ||
-      problem.model_dim % Plan::kPiece != 0 || problem.columns() % Plan::kGroupColumns != 0 ||
-      bytes > device.shared_memory_per_block) {
+  if (!Plan::Weights::can_hold(problem) || bytes > device.shared_memory_per_block) {
     return std::nullopt;
   }
   const std::int64_t tiles = ceil_div(problem.rows(), Plan::kRows);
@@ -93,10 +93,29 @@ std::optional<Fused<M>> streamed_form(const Problem& problem, const Device& devi
                           std::to_string(Plan::kStages) + " stages"};
 }
 
+// ---- panel --------------------------------------------------------------------------------------
+
+template <Math M, int MaxRank>
+std::optional<Fused<M>> panel_form(const Problem& problem, const Device& device) {
+  using Plan = PanelPlan<M, MaxRank>;
+  const std::int64_t bytes = Plan::shared_bytes(problem);
+  const std::int64_t panels = ceil_div(problem.rows(), Plan::kRows);
+  if (!Plan::Weights::can_hold(problem) || bytes > device.shared_memory_per_block ||
+      panels > device.multiprocessors) {
+    return std::nullopt;
+  }
+  return Fused<M>{.kernel = tensor_core_panel_kernel<M, MaxRank>,
+                  .shape = {.blocks = panels, .threads = Plan::kThreads, .shared_bytes = bytes},
+                  .name = std::to_string(Plan::kRows) + " rows a block, weights resident"};
+}
+
 template <Math M>
 std::optional<Fused<M>> fused_form(const Problem& problem, const Device& device) {
   // Widths that the cluster form is compiled for: those of the default problem.
   if (auto form = cluster_form<M, 256, 48, 128>(problem, device)) {
+    return form;
+  }
+  if (auto form = panel_form<M, 48>(problem, device)) {
     return form;
   }
   // Operands of fp32 take more work than their products: two tiles of rows share those of weights.

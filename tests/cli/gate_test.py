@@ -234,6 +234,57 @@ class Measured(GateCase):
         for name in kept:
             self.document(self.folder / name)
 
+    def test_after_a_look_only_what_is_open_is_measured_again(self):
+        (self.folder / "noise.py").write_text(
+            textwrap.dedent("""
+                import json, sys
+                path = sys.argv[sys.argv.index("--json") + 1]
+                with open(path, encoding="utf-8") as file:
+                    document = json.load(file)
+                for cell in document["cells"]:
+                    if cell["variant"] == "cooperative":
+                        turn = int(path.rsplit("/", 1)[-1].split("-")[0]) // 4
+                        for measured in cell["rounds"]:
+                            measured["samples_ns"] = [
+                                (1000 if turn % 2 else 0.001) * ns for ns in measured["samples_ns"]
+                            ]
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump(document, file)
+            """),
+            encoding="utf-8",
+        )
+        noisy = self.program(
+            "noisy",
+            f'"{harness.PROGRAM}" "$@" || exit $?',
+            f'exec python3 "{self.folder}/noise.py" "$@"',
+        )
+        report = self.gate(
+            *["--against", noisy, *CELLS[2:], "--variant", "tiled,cooperative", *QUICK],
+            *["--threshold", "300", "--processes", "7", "--keep", "kept"],
+        )
+        verdicts = {cell["variant"]: cell["verdict"] for cell in report["cells"]}
+        self.assertEqual(verdicts, {"tiled": "pass", "cooperative": "inconclusive"})
+        pairs = {cell["variant"]: cell["candidate_processes"] for cell in report["cells"]}
+        self.assertEqual(pairs, {"tiled": 5, "cooperative": 7})
+        kept = [
+            harness.parse_document((self.folder / name).read_text(encoding="utf-8"))
+            for name in self.files()
+            if name.startswith("kept/")
+        ]
+        self.assertEqual([len(document["cells"]) for document in kept], [2] * 10 + [1] * 4)
+        # The first process of each side is whole.
+        whole = ["floors" in document["cells"][0] for document in kept]
+        self.assertEqual(whole, [True] * 2 + [False] * 12)
+
+    def test_a_program_from_before_times_only_takes_part(self):
+        old = self.program(
+            "old",
+            'case " $* " in *" --times-only "*) echo "unknown option" >&2; exit 2;; esac',
+            f'exec "{harness.PROGRAM}" "$@"',
+        )
+        report = self.gate("--against", old, *CELLS, *QUICK, "--threshold", "300")
+        self.assertEqual([cell["verdict"] for cell in report["cells"]], ["pass"])
+
     def test_a_faster_program_of_before_is_a_regression_of_now(self):
         old = self.scaled_program("old", 0.05)
         report = self.gate("--against", old, *CELLS, *QUICK, "--threshold", "50", code=REGRESSION)
@@ -280,9 +331,12 @@ class Measured(GateCase):
     def test_a_baseline_is_made_and_kept(self):
         made = self.run_program("run", *CELLS, "--rounds", "2", "--json", "base.json")
         self.ends(made, 0)
-        lax = ["--threshold", "300", *QUICK]
-        done = self.run_program("gate", "--baseline", "base.json", "--update", *lax)
-        self.ends(done, 0)
+        lax = ["--threshold", "1000", *QUICK]
+        for _ in range(5):  # a busy machine may leave it inconclusive, which is as it should be
+            done = self.run_program("gate", "--baseline", "base.json", "--update", *lax)
+            self.ends(done, 0)
+            if "is inconclusive" not in done.stderr:
+                break
         self.assertIn("wrote the baseline base.json from 5 processes", done.stderr)
         document = self.document(self.folder / "base.json")
         self.assertEqual(document["argv"][:2], ["mla-bench", "gate"])
@@ -295,7 +349,7 @@ class Measured(GateCase):
         self.assertEqual(report["cells"][0]["baseline_processes"], 5)
         self.ends(self.run_program("export", "base.json", "--to", "md"), 0)
         # What is not well does not become one.
-        fast = slowed(copy.deepcopy(document), 0.01)
+        fast = slowed(copy.deepcopy(document), 1e-4)
         self.write("fast.json", fast)
         before = (self.folder / "fast.json").read_bytes()
         done = self.run_program("gate", "--baseline", "fast.json", "--update", *lax)

@@ -60,6 +60,7 @@ def id_of(cell):
     return (
         f"{cell['variant']}/{place}/B:{p['batch']}/S:{p['seq']}/Dm:{p['model_dim']}/R:{p['rank']}"
         f"/H:{p['kv_heads']}/D:{p['head_dim']}/{cell['precision']}/{cell['l2']}"
+        + (f"/copy:{cell['copy']}" if "copy" in cell else "")
         + (f"/concurrent:{gpus}" if gpus > 1 else "")
     )
 

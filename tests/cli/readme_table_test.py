@@ -303,6 +303,41 @@ class ReadmeTable(harness.CliTest):
         self.assertIn("a.json has no time of the headline on 'NVIDIA L4'", done.stderr)
         self.assertEqual(self.rows_of(self.readme() + "| |\n"), [])
 
+    def test_rates(self):
+        rate = {
+            "planted": "nothing",
+            "threshold": 0.03,
+            "decisions": 1002,
+            "verdicts": {"pass": 1000, "regression": 1, "inconclusive": 1},
+            "pairs_least": 5,
+            "pairs_most": 9,
+            "seconds_a_gate": 41.6,
+        }
+        slowed = {**rate, "planted": "work", "slow_down": 0.05, "verdicts": {"regression": 299}}
+        document = {
+            "schema": "mla-bench-rates/1",
+            "tool": {"version": "0.1.0", "commit": "a" * 40, "dirty": False},
+            "devices": ["NVIDIA H200"],
+            "started_at": "2026-11-29T23:00:00Z",
+            "rates": [rate, slowed],
+        }
+        folder = self.folder / "results" / "rates"
+        folder.mkdir(parents=True)
+        (folder / "a.json").write_text(json.dumps(document))
+        self.readme("<!-- BEGIN rates:rates -->\n<!-- END rates:rates -->\n")
+        self.ends(self.table(), 0)
+        text = self.readme()
+        self.assertIn(
+            "| nothing | 3 % | 1002 | 1000 pass | 1 | 1 | 10 to 18 | 42 s |\n"
+            "| +5.0 % | 3 % | 299 | 299 found | 0 | 0 | 10 to 18 | 42 s |\n",
+            text,
+        )
+        self.assertIn("[a.json](results/rates/a.json)", text)
+        (folder / "b.json").write_text("{}")
+        done = self.table()
+        self.ends(done, 2)
+        self.assertIn("gate_rates", done.stderr)
+
     def test_faults_of_tables(self):
         self.keep(self.h200())
         peers = self.peers()

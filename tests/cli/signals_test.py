@@ -1,10 +1,12 @@
 """However a run ends, it leaves a whole document or none, and no process."""
 
+import collections
 import os
 import pathlib
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import harness
@@ -129,23 +131,12 @@ class Signals(harness.CliTest):
                     )
                     (self.folder / "a.json").unlink()
 
-    def test_killed(self):
+    def test_killed_before_or_after_the_first_document(self):
         order = random.Random(7)
         path = self.folder / "a.json"
         for _ in range(10):
-            process = self.start(
-                *COLD_START,
-                *TINY,
-                "--variant",
-                "naive,tiled,cooperative",
-                "--json",
-                "a.json",
-                "--rounds",
-                "3",
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            time.sleep(order.uniform(0, 0.5))
+            process = self.start_brief_cells(rounds=3)
+            time.sleep(order.uniform(0, 0.1))
             workers = children_of(process.pid)
             process.kill()
             process.wait()
@@ -154,6 +145,47 @@ class Signals(harness.CliTest):
             if path.exists():
                 self.document(path)
                 path.unlink()
+
+    def start_brief_cells(self, rounds):
+        """A run whose document is written again every few milliseconds."""
+        return self.start(
+            *COLD_START,
+            *TINY,
+            "--variant",
+            "naive,tiled,cooperative",
+            "--precision",
+            "fp32,bf16,fp16",
+            "--json",
+            "a.json",
+            "--rounds",
+            str(rounds),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def test_a_hundred_kills_leave_a_hundred_whole_documents(self):
+        kills = 100
+        seed = int(os.environ.get("MLA_BENCH_KILL_SEED") or random.randrange(10**9))
+        order = random.Random(seed)
+        path = self.folder / "a.json"
+        states = collections.Counter()
+        for number in range(kills):
+            with self.subTest(kill=number, MLA_BENCH_KILL_SEED=seed):
+                process = self.start_brief_cells(rounds=40)
+                self.wait_for(path.exists)
+                time.sleep(order.uniform(0, 0.3))
+                process.kill()
+                process.wait()
+                document = self.document(path)
+                self.assertEqual(len(document["cells"]), 9)
+                states["whole"] += 1
+                states["unfinished"] += document["finished_at"] is None
+                for file in self.folder.iterdir():  # of a write that the kill cut short
+                    states["cut short"] += file != path
+                    file.unlink()
+        print(f"{kills} kills from MLA_BENCH_KILL_SEED={seed}: {dict(states)}", file=sys.stderr)
+        self.assertEqual(states["whole"], kills)
+        self.assertGreater(states["unfinished"], 0, "no kill came in the middle of a run")
 
     def test_killed_worker_costs_its_cell_alone(self):
         process, worker = self.start_long_run(rounds=20)

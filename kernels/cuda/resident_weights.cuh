@@ -1,0 +1,164 @@
+// What the forms of tensor_core that keep all weights in shared memory share: how the weights get
+// there, how the sums of the down-projection become the left operand of the up-projection, and how
+// a row tile's columns of k and v are made and stored.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/launch.cuh"
+#include "cuda/shared_operands.cuh"
+
+namespace mla_bench::cuda {
+
+template <Math M, int MaxRank>
+struct ResidentWeights {
+  static constexpr int kPiece = kPieceElements<M>;
+  static constexpr int kDownPitch = right_pitch<M>(MaxRank);
+  static constexpr int kDownTiles = MaxRank / kStepColumns;
+  static constexpr int kUpSteps = MaxRank / kStepDepth<M>;
+  // Columns of k and v that a warp makes at a time.
+  static constexpr int kGroupColumns = OutputRow<M>::kColumns;
+
+  // Pieces of w_down and of w_up_k | w_up_v; `depth` is the model dimension with what fills it up.
+  static std::int64_t pieces(const Problem& problem, std::int64_t depth) {
+    // Far more columns than an int holds do not fit anyway.
+    const auto columns = static_cast<int>(std::min<std::int64_t>(problem.columns(), 1 << 20));
+    return depth * kDownPitch + std::int64_t{MaxRank} * right_pitch<M>(2 * columns);
+  }
+
+  static bool can_hold(const Problem& problem) {
+    return problem.rank <= MaxRank && problem.rank % kPiece == 0 &&
+           problem.model_dim % kPiece == 0 && problem.columns() % kGroupColumns == 0;
+  }
+};
+
+// Where a row of w_up lies, so that the latent can be its left operand as the first product leaves
+// it. In a 16-bit type a lane's sums are neighbours in depth, as they should be. In fp32 its two
+// sums of a tile are a step's two halves, and tiles interleave in pairs.
+template <Math M>
+__device__ int up_row(int rank) {
+  if constexpr (kIs16Bit<M>) {
+    return rank;
+  } else {
+    const int tile = rank / 16 * 2 + rank % 2;
+    const int position = rank % 16 / 2;
+    return tile * kStepColumns + position % 2 * 4 + position / 2;
+  }
+}
+
+// Starts the copy of w_down (depth, MaxRank) by `threads` threads, zeros beyond the matrix.
+template <Math M, int MaxRank>
+__device__ void copy_w_down(Piece* to, const Arguments<StoredElement<M>>& args, int depth,
+                            int threads) {
+  using Weights = ResidentWeights<M, MaxRank>;
+  constexpr int kPieces = MaxRank / Weights::kPiece;  // of a row
+  const int model_dim = static_cast<int>(args.model_dim);
+  const int rank = static_cast<int>(args.rank);
+  for (int at = static_cast<int>(threadIdx.x); at < depth * kPieces; at += threads) {
+    const int k = at / kPieces;
+    const int piece = at % kPieces;
+    const bool is_valid = k < model_dim && piece * Weights::kPiece < rank;
+    copy_async(to + k * Weights::kDownPitch + piece,
+               args.w_down + (is_valid ? k * rank + piece * Weights::kPiece : 0), is_valid);
+  }
+}
+
+// And of w_up_k | w_up_v (MaxRank, 2 columns), a warp a row: no division by a number of columns.
+template <Math M, int MaxRank>
+__device__ void copy_w_up(Piece* to, const Arguments<StoredElement<M>>& args, int warps) {
+  using Weights = ResidentWeights<M, MaxRank>;
+  const int columns = static_cast<int>(args.columns);
+  const int pitch = right_pitch<M>(2 * columns);
+  const int half_pieces = columns / Weights::kPiece;
+  for (int k = static_cast<int>(threadIdx.x) / 32; k < MaxRank; k += warps) {
+    const bool is_valid = k < args.rank;
+    const int row = is_valid ? k * columns : 0;
+    for (int piece = static_cast<int>(threadIdx.x) % 32; piece < 2 * half_pieces; piece += 32) {
+      const bool is_k = piece < half_pieces;
+      const StoredElement<M>* const from = (is_k ? args.w_up_k : args.w_up_v) + row;
+      copy_async(to + up_row<M>(k) * pitch + piece,
+                 from + (is_k ? piece : piece - half_pieces) * Weights::kPiece, is_valid);
+    }
+  }
+}
+
+// The first product's sums as left operands of the second; `total(tile, at)` is this lane's sum.
+template <Math M, int Tiles, int Steps, typename Total>
+__device__ void make_latent(LeftOperand<M> (&latent)[Steps], const Total& total, int quad,
+                            int rank) {
+  constexpr int kTilesAStep = Tiles / Steps;
+#pragma unroll
+  for (int step = 0; step < Steps; ++step) {
+    std::uint32_t words[kLeftWords<M>];
+#pragma unroll
+    for (int i = 0; i < kTilesAStep; ++i) {
+      const int t = step * kTilesAStep + i;
+      float sums[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int position = 2 * quad + j % 2;
+        const int column = kIs16Bit<M> ? t * kStepColumns + position
+                                       : t / 2 * 2 * kStepColumns + 2 * position + t % 2;
+        // Not left to 0 * weight: an infinite hidden value would make it NaN.
+        sums[j] = column < rank ? total(t, j) : 0.0f;
+      }
+      if constexpr (kIs16Bit<M>) {
+        words[2 * i] = pack<M>(sums[0], sums[1]);
+        words[2 * i + 1] = pack<M>(sums[2], sums[3]);
+      } else {
+        words[4 * i] = __float_as_uint(sums[0]);
+        words[4 * i + 1] = __float_as_uint(sums[2]);
+        words[4 * i + 2] = __float_as_uint(sums[1]);
+        words[4 * i + 3] = __float_as_uint(sums[3]);
+      }
+    }
+    latent[step] = LeftOperand<M>(words);
+  }
+}
+
+// Makes kGroupColumns columns of k | v, from `first` on, of RowTiles sixteens of rows, and stores
+// those of rows below args.rows. Every lane of the warp takes part.
+template <Math M, int MaxRank, int RowTiles, typename Weights>
+__device__ void make_columns(
+    const LeftOperand<M> (&latent)[RowTiles][ResidentWeights<M, MaxRank>::kUpSteps],
+    const Weights& w_up, int first, std::int64_t first_row, const Arguments<StoredElement<M>>& args,
+    int lane) {
+  const int group = lane / 4;
+  const int quad = lane % 4;
+  const int columns = static_cast<int>(args.columns);
+  TileSums<M> up[RowTiles][OutputRow<M>::kTiles];
+#pragma unroll
+  for (int step = 0; step < ResidentWeights<M, MaxRank>::kUpSteps; ++step) {
+    RightOperand<M> right[OutputRow<M>::kTiles / 2][2];
+#pragma unroll
+    for (int pair = 0; pair < OutputRow<M>::kTiles / 2; ++pair) {
+      w_up.load(right[pair], step, first + pair * 2 * kStepColumns);
+    }
+#pragma unroll
+    for (int r = 0; r < RowTiles; ++r) {
+      add_products<M>(up[r], latent[r][step], &right[0][0]);
+    }
+  }
+  const bool is_k = first < columns;
+  StoredElement<M>* const kv =
+      args.kv + (is_k ? 0 : args.rows * columns) + first - (is_k ? 0 : columns);
+#pragma unroll
+  for (int r = 0; r < RowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t row = first_row + r * kStepRows + half * 8 + group;
+      const OutputRow<M> out(quad,
+                             [&](int t, int which) { return up[r][t].total(2 * half + which); });
+      if (row < args.rows) {
+#pragma unroll
+        for (int piece = 0; piece < OutputRow<M>::kPieces; ++piece) {
+          store_piece(kv + row * columns + OutputRow<M>::column_of_piece(piece, quad),
+                      out.pieces[piece]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace mla_bench::cuda

@@ -1,0 +1,141 @@
+"""mla-bench selftest on the CPU, and that nobody takes what it planted for a variant's own time."""
+
+import json
+import subprocess
+import sys
+
+import harness
+
+FINE, USAGE = 0, 2
+CELLS = ["--variant", "tiled", "--device", "cpu", "--threads", "1", *harness.TINY]
+# What is tested is the way, not the machine: few samples, and work that no neighbour's load hides.
+QUICK = ["--rounds", "1", "--samples", "5", "--warmup", "0", "--processes", "5", "--quiet"]
+RATES = harness.ROOT / "scripts" / "gate_rates"
+
+
+class Selftest(harness.CliTest):
+    def environment(self, **changes):
+        return super().environment(XDG_CACHE_HOME=str(self.folder / "cache"), **changes)
+
+    def selftest(self, *arguments, codes=(FINE,)):
+        done = self.run_program(
+            *["selftest", *CELLS, *QUICK, *arguments, "--format", "json"], timeout=200
+        )
+        self.assertIn(done.returncode, codes, done.stderr)
+        return harness.parse_document(done.stdout)
+
+    def test_wrong_answers_and_gross_work_are_found(self):
+        report = self.selftest(
+            *["--threshold", "300", "--plant", "nothing,work:10,wrong_element,nothing_written"],
+            *["--keep", "kept"],
+        )
+        verdicts = [cell["verdict"] for cell in report["cells"]]
+        self.assertEqual(verdicts, ["pass", "regression", "incorrect", "incorrect"])
+        self.assertEqual({cell["finding"] for cell in report["cells"]}, {"kept"})
+        slowed = report["cells"][1]
+        self.assertGreater(slowed["planted_part"], 3)
+        self.assertIn("a second series repeats it", slowed["reason"])
+        # The evidence: the first process of each side is whole, the others take times only.
+        kept = sorted((self.folder / "kept").glob("*.json"))
+        candidates = [path for path in kept if "candidate" in path.name]
+        first, second = (self.document(path) for path in candidates[:2])
+        self.assertIn("floors", first["cells"][0])
+        self.assertNotIn("floors", second["cells"][0])
+        self.assertIn("--times-only", second["cells"][0]["referee"]["missing"])
+        planted = [cell.get("planted") for cell in first["cells"]]
+        self.assertEqual(planted, [None, "work:10", "wrong_element", "nothing_written"])
+        self.assertGreater(first["cells"][1]["planted_work"]["slow_down"], 3)
+        # The second series measures what was slower, and no more.
+        last = self.document(candidates[-1])
+        self.assertEqual([cell.get("planted") for cell in last["cells"]], ["work:10"])
+        # Nobody takes these times for the variant's own.
+        for command in (["compare"], ["export", "--to", "md"], ["gate", "--baseline"]):
+            done = self.run_program(*command, str(candidates[0]))
+            self.ends_with_one_line(done, USAGE, "selftest", candidates[0].name)
+
+    def test_the_noise_is_kept_and_raises_the_gates_threshold(self):
+        self.selftest("--threshold", "300", "--plant", "nothing")
+        (path,) = (self.folder / "cache" / "mla-bench").glob("noise-*.json")
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        ((name, entry),) = cells.items()
+        self.assertTrue(name.startswith("kv_up/tiled/cpu/"), name)
+        self.assertGreaterEqual(entry["deviation"], 0)
+        entry["deviation"] = 2.0  # a machine on which nothing can be told
+        path.write_text(json.dumps({"cells": cells}), encoding="utf-8")
+        done = self.run_program(
+            *["gate", "--against", harness.PROGRAM, *CELLS, *QUICK, "--format", "json"], timeout=200
+        )
+        self.ends(done, FINE)
+        (cell,) = harness.parse_document(done.stdout)["cells"]
+        self.assertGreater(cell["threshold"], 100)
+        self.assertIn("by selftest", cell["reason"])
+
+    def test_text(self):
+        done = self.run_program(
+            *["selftest", *CELLS, *QUICK, "--threshold", "300", "--output", "r.json"],
+            *["--plant", "first_call_only"],
+            timeout=200,
+        )
+        self.ends(done, FINE)
+        self.assertRegex(done.stdout, r"\n  work in the first call only +incorrect +1 incorrect")
+        report = harness.parse_document((self.folder / "r.json").read_text(encoding="utf-8"))
+        self.assertEqual(report["exit_code"], 0)
+
+    def test_bad_input(self):
+        for arguments, *parts in (
+            (["--plant", "poison"], "--plant", "poison", "nothing_written"),
+            (["--plant", "work:0"], "--plant", "work:0"),
+            (["--threshold", "0"], "--threshold"),
+            (["--processes", "4"], "--processes", "from 5"),
+            (["--format", "xml"], "--format", "xml"),
+            (["--precision", "fp31"], "fp31"),
+            (["more"], "more"),
+        ):
+            self.ends_with_one_line(self.run_program("selftest", *arguments), USAGE, *parts)
+        done = self.run_program("run", "--plant", "nothing", "--device", "cpu")
+        self.ends_with_one_line(done, USAGE, "--plant", "NUMBER=WHAT")
+        self.assertNotIn("--plant", self.run_program("run", "--help").stdout)
+
+
+class Rates(harness.CliTest):
+    def rates(self, *arguments, program=None):
+        return subprocess.run(
+            [sys.executable, str(RATES), *arguments],
+            cwd=self.folder,
+            env=self.environment(
+                MLA_BENCH_PROGRAM=program or harness.PROGRAM,
+                XDG_CACHE_HOME=str(self.folder / "cache"),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=250,
+        )
+
+    def test_counts_decisions(self):
+        done = self.rates(
+            *["--device", "cpu", "--json", "r.json", "--honest", "2", "--slowed", "2"],
+            *["--threshold", "300", "--", *CELLS[:2], *CELLS[4:], *QUICK],
+            *["--precision", "fp32,bf16"],
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        document = harness.parse_document((self.folder / "r.json").read_text(encoding="utf-8"))
+        self.assertEqual(document["schema"], "mla-bench-rates/1")
+        honest, slowed = document["rates"]
+        self.assertEqual(honest["planted"], "nothing")
+        self.assertEqual(honest["decisions"], 2)
+        self.assertEqual(slowed["decisions"], 2)
+        self.assertAlmostEqual(slowed["slow_down"], 3.02)
+        self.assertEqual(len(document["gates"]), 2)
+
+    def test_bad_input(self):
+        done = self.rates("--json", "r.json", program="/none")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("MLA_BENCH_PROGRAM", done.stderr)
+        done = self.rates("--json", "r.json", "--device", "cpu", "--", "--variant", "tild")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("tild", done.stderr)
+        self.assertEqual(self.files(), [])
+
+
+if __name__ == "__main__":
+    harness.main()
