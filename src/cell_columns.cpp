@@ -22,7 +22,8 @@ std::vector<TextTable::Column> identity_columns() {
           {"head_dim", false},
           {"inputs"},
           {"seed", false},
-          {"input_file"}};
+          {"input_file"},
+          {"gpus_at_once", false}};
 }
 
 std::vector<std::string> identity_entries(const CellOrigin& origin, const CellKey& key) {
@@ -47,7 +48,8 @@ std::vector<std::string> identity_entries(const CellOrigin& origin, const CellKe
           std::to_string(problem.head_dim),
           inputs.file ? "file" : std::string(name_of(inputs.distribution)),
           inputs.file ? "" : std::to_string(inputs.seed),
-          inputs.file.value_or("")};
+          inputs.file.value_or(""),
+          std::to_string(key.work.gpus_at_once)};
 }
 
 }  // namespace mla_bench

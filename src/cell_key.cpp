@@ -62,12 +62,14 @@ CellKey key_of(const Cell& cell) {
           .work = {.problem = cell.problem,
                    .precision = cell.precision,
                    .l2 = cell.l2,
-                   .inputs = cell.inputs},
+                   .inputs = cell.inputs,
+                   .gpus_at_once = gpus_at_once(cell)},
           .copy = cell.copy};
 }
 
 std::string id_of(const Work& work) {
-  return shape_id(work) + "/" +
+  // The file last, since its name may hold any character.
+  return shape_id(work) + concurrent_id(work.gpus_at_once) + "/" +
          (work.inputs.file ? "file:" + *work.inputs.file : generated_id(work.inputs));
 }
 
@@ -93,7 +95,8 @@ std::string export_name(const CellKey& key) {
   const InputSource& inputs = key.work.inputs;
   return "kv_up/" + key.variant + "/" + std::string(name_of(key.place.backend)) + "/" +
          slug(key.place.device) + threads + "/" + shape_id(key.work) + "/" +
-         (inputs.file ? file_id(*inputs.file) : generated_id(inputs)) + copy_id(key.copy);
+         (inputs.file ? file_id(*inputs.file) : generated_id(inputs)) + copy_id(key.copy) +
+         concurrent_id(key.work.gpus_at_once);
 }
 
 std::string shape_words(const Problem& problem) {
@@ -106,6 +109,15 @@ std::string input_words(const InputSource& inputs) {
   return inputs.file ? "inputs of " + *inputs.file
                      : std::string(name_of(inputs.distribution)) + " inputs, seed " +
                            std::to_string(inputs.seed);
+}
+
+std::string short_uuid(const std::string& uuid) {
+  constexpr std::size_t kLength = 12;
+  return uuid.substr(0, kLength);
+}
+
+std::string concurrent_words(int gpus_at_once) {
+  return gpus_at_once > 1 ? std::to_string(gpus_at_once) + " GPUs at once" : "alone";
 }
 
 }  // namespace mla_bench

@@ -14,6 +14,7 @@ struct Work {
   Precision precision = Precision::kFp32;
   L2State l2 = L2State::kHot;
   InputSource inputs;
+  int gpus_at_once = 1;  // shared power and clocks cost time
 
   friend bool operator==(const Work&, const Work&) = default;
 };
@@ -44,6 +45,7 @@ std::string id_of(const CellKey& key);
 
 // The cell's name in other tools' files, the variant a segment of its own and the order fixed:
 //   kv_up/tiled/cuda/GPU-6750905a-.../B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot/normal:0
+// and "/concurrent:2" where two GPUs were measured at the same time.
 // ASCII without blanks. Equal where the keys are, and different where they differ, but for CPUs
 // whose names differ in punctuation alone.
 std::string export_name(const CellKey& key);
@@ -52,5 +54,9 @@ std::string export_name(const CellKey& key);
 std::string shape_words(const Problem& problem);
 // "normal inputs, seed 0", "inputs of a.safetensors".
 std::string input_words(const InputSource& inputs);
+// "GPU-6750905a": what a table has room for.
+std::string short_uuid(const std::string& uuid);
+// "alone", "2 GPUs at once".
+std::string concurrent_words(int gpus_at_once);
 
 }  // namespace mla_bench

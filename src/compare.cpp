@@ -1,6 +1,7 @@
 #include "compare.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,7 +14,6 @@ namespace mla_bench {
 namespace {
 
 constexpr std::size_t kShortCommit = 10;
-constexpr std::size_t kShortUuid = 12;  // "GPU-6750905a"
 
 using Indices = std::vector<std::size_t>;
 
@@ -75,7 +75,7 @@ std::vector<ComparedDevice> devices_of(std::span<const RecordedDocument> documen
   }
   for (ComparedDevice& device : devices) {
     if (uses[device.label] > 1) {
-      device.label += " (" + device.place.device.substr(0, kShortUuid) + ")";
+      device.label += " (" + short_uuid(device.place.device) + ")";
     }
   }
   return devices;
@@ -314,13 +314,16 @@ std::vector<RankingFlip> flips_of(const std::vector<ComparedCell>& cells, const 
 
 std::string work_words(const Work& work) {
   return shape_words(work.problem) + ", " + std::string(name_of(work.precision)) + ", " +
-         std::string(name_of(work.l2)) + ", " + input_words(work.inputs);
+         std::string(name_of(work.l2)) + ", " + input_words(work.inputs) +
+         (work.gpus_at_once > 1 ? ", " + concurrent_words(work.gpus_at_once) : "");
 }
 
 // In what the work of two runs differs throughout: "precision (bf16, not fp32)".
 std::string difference(const std::vector<ComparedCell>& cells, std::size_t run) {
-  std::unordered_set<std::string> mine[4];
-  std::unordered_set<std::string> others[4];
+  static constexpr std::array kNames{"problem", "precision", "cache state", "inputs",
+                                     "number of GPUs at once"};
+  std::array<std::unordered_set<std::string>, kNames.size()> mine;
+  std::array<std::unordered_set<std::string>, kNames.size()> others;
   for (const ComparedCell& cell : cells) {
     const Work& work = cell.key.work;
     auto& parts = cell.run == run ? mine : others;
@@ -328,10 +331,10 @@ std::string difference(const std::vector<ComparedCell>& cells, std::size_t run) 
     parts[1].emplace(name_of(work.precision));
     parts[2].emplace(name_of(work.l2));
     parts[3].insert(input_words(work.inputs));
+    parts[4].insert(concurrent_words(work.gpus_at_once));
   }
-  static constexpr const char* kNames[] = {"problem", "precision", "cache state", "inputs"};
   std::vector<std::string> names;
-  for (std::size_t part = 0; part < 4; ++part) {
+  for (std::size_t part = 0; part < kNames.size(); ++part) {
     const bool is_disjoint =
         std::none_of(mine[part].begin(), mine[part].end(),
                      [&](const std::string& value) { return others[part].contains(value); });
@@ -339,7 +342,8 @@ std::string difference(const std::vector<ComparedCell>& cells, std::size_t run) 
       names.emplace_back(kNames[part]);
     }
   }
-  return names.empty() ? "no combination of problem, precision, cache state and inputs is the same"
+  return names.empty() ? "no combination of problem, precision, cache state, inputs and number of "
+                         "GPUs at once is the same"
                        : "other " + join(names, ", other ");
 }
 

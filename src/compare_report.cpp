@@ -32,6 +32,8 @@ std::string value_of(const DocumentComparison& comparison, const ComparedCell& c
       return std::string(name_of(work.l2)) + " cache";
     case Axis::kInputs:
       return input_words(work.inputs);
+    case Axis::kConcurrent:
+      return concurrent_words(work.gpus_at_once);
     case Axis::kVariant:
       return cell.key.variant;
     case Axis::kDevice:
@@ -75,13 +77,16 @@ bool varies(const DocumentComparison& comparison, Axis axis) {
 }
 
 Arrangement arrange(const DocumentComparison& comparison, const Layout& layout) {
-  const std::vector<Axis> work{Axis::kProblem, Axis::kPrecision, Axis::kL2, Axis::kInputs};
+  const std::vector<Axis> work{Axis::kProblem, Axis::kPrecision, Axis::kL2, Axis::kInputs,
+                               Axis::kConcurrent};
+  const bool is_alone = comparison.cells.front().key.work.gpus_at_once == 1;
   Arrangement arrangement;
   for (const Axis axis : kAxes) {
     const bool is_row = contains(layout.rows, axis);
     const bool is_column = contains(layout.columns, axis);
     if (!varies(comparison, axis)) {
-      if (axis != Axis::kRun) {
+      // That a device was measured alone goes without saying.
+      if (axis != Axis::kRun && !(axis == Axis::kConcurrent && is_alone)) {
         arrangement.constant.push_back(axis);
       }
     } else if (is_row || is_column) {
@@ -257,7 +262,8 @@ std::string words_of(const SpeedReference& reference, const DocumentComparison& 
 // The axes of work on which cells differ: what a heading must tell.
 std::vector<Axis> heading_axes(const DocumentComparison& comparison) {
   std::vector<Axis> axes;
-  for (const Axis axis : {Axis::kProblem, Axis::kPrecision, Axis::kL2, Axis::kInputs}) {
+  for (const Axis axis :
+       {Axis::kProblem, Axis::kPrecision, Axis::kL2, Axis::kInputs, Axis::kConcurrent}) {
     if (varies(comparison, axis)) {
       axes.push_back(axis);
     }
@@ -455,6 +461,7 @@ std::string json_of(const DocumentComparison& comparison) {
                {"l2", name_of(cell.key.work.l2)},
                {"problem", to_json(cell.key.work.problem)},
                {"inputs", to_json(cell.key.work.inputs)},
+               {"gpus_at_once", cell.key.work.gpus_at_once},
                {"status", name_of(cell.status)},
                {"reason", cell.reason}};
     if (cell.summary) {
@@ -483,7 +490,7 @@ std::string json_of(const DocumentComparison& comparison) {
 
 std::string_view name_of(Axis axis) {
   static constexpr std::array<std::string_view, kAxes.size()> kNames{
-      "problem", "precision", "l2", "inputs", "variant", "device", "run"};
+      "problem", "precision", "l2", "inputs", "concurrent", "variant", "device", "run"};
   return kNames[static_cast<std::size_t>(axis)];
 }
 

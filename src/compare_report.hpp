@@ -11,10 +11,10 @@
 namespace mla_bench {
 
 // What a cell is told apart by, as --rows and --columns name it.
-enum class Axis { kProblem, kPrecision, kL2, kInputs, kVariant, kDevice, kRun };
+enum class Axis { kProblem, kPrecision, kL2, kInputs, kConcurrent, kVariant, kDevice, kRun };
 
-inline constexpr std::array kAxes{Axis::kProblem, Axis::kPrecision, Axis::kL2, Axis::kInputs,
-                                  Axis::kVariant, Axis::kDevice,    Axis::kRun};
+inline constexpr std::array kAxes{Axis::kProblem,    Axis::kPrecision, Axis::kL2,     Axis::kInputs,
+                                  Axis::kConcurrent, Axis::kVariant,   Axis::kDevice, Axis::kRun};
 
 std::string_view name_of(Axis axis);
 
@@ -28,7 +28,8 @@ std::string_view name_of(CompareFormat format);
 // Which axes go down and which across; an axis of neither makes a table for each of its values.
 // Axes on which all cells agree are told once, above.
 struct Layout {
-  std::vector<Axis> rows;  // empty: those that `columns` leaves, or problem, precision, l2, inputs
+  // empty: those that `columns` leaves, or problem, precision, l2, inputs, concurrent
+  std::vector<Axis> rows;
   std::vector<Axis> columns;  // empty: those that `rows` leaves
 };
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <unordered_set>
 
 #include "cell_key.hpp"
@@ -22,9 +23,13 @@ namespace mla_bench {
 namespace {
 
 // What Detail::kTimes passes over, and of the rounds all but the samples.
-constexpr std::array<std::string_view, 6> kBesideTimes{"check",  "recheck", "kernels",
-                                                       "floors", "referee", "cold_proof"};
-constexpr LiftedKeys kSamples{.group = "rounds", .numbers = "samples_ns"};
+constexpr std::array<std::string_view, 11> kBesideTimes{
+    "id",      "check",      "recheck", "floors", "api_latency_ns", "roofline",
+    "referee", "cold_proof", "command", "setup",  "calibration"};
+// A summary is made anew of the samples, where one stands.
+constexpr std::array<std::string_view, 2> kSeenOnly{"kernels", "summary"};
+constexpr SkimRules kTimesAlone{
+    .dropped = kBesideTimes, .emptied = kSeenOnly, .group = "rounds", .numbers = "samples_ns"};
 
 // "2026-11-29T16:03:00Z"
 bool is_time(std::string_view text) {
@@ -58,12 +63,21 @@ void check_cell(const Result& result, const std::vector<DocumentDevice>& devices
   if (const std::optional<std::string> why = why_too_large(problem)) {
     throw UsageError(*why);
   }
-  const bool is_known =
-      std::any_of(devices.begin(), devices.end(), [&](const DocumentDevice& known) {
-        return known.device.backend == cell.backend && known.device.uuid == cell.device;
-      });
-  if (!is_known) {
+  const auto is_known = [&](Backend backend, const std::string& uuid) {
+    return std::any_of(devices.begin(), devices.end(), [&](const DocumentDevice& known) {
+      return known.device.backend == backend && known.device.uuid == uuid;
+    });
+  };
+  if (!is_known(cell.backend, cell.device)) {
     throw UsageError("its device '" + printable(cell.device) + "' is not among the devices");
+  }
+  std::unordered_set<std::string> gpus{cell.device};
+  for (const std::string& uuid : cell.concurrent_with) {
+    if (cell.backend != Backend::kCuda || !is_known(Backend::kCuda, uuid) ||
+        !gpus.insert(uuid).second) {
+      throw UsageError("key 'concurrent_with' names '" + printable(uuid) +
+                       "', which is no other GPU of the document");
+    }
   }
   for (std::size_t i = 0; i < result.rounds.size(); ++i) {
     for (const double ns : result.rounds[i].samples_ns) {
@@ -87,12 +101,14 @@ std::vector<Result> cells_from_json(const Json& cells, std::vector<NumberLists> 
     throw UsageError("key 'rounds' is not where a document has it");
   }
   std::vector<Result> results;
+  results.reserve(cells.size());
   std::unordered_set<std::string> seen;
   for (const Json& json : cells) {
     const std::size_t index = results.size();
     try {
       Result result = result_from_json(json);
       if (detail == Detail::kTimes) {
+        result.rounds.reserve(samples[index].size());
         for (std::vector<double>& samples_ns : samples[index]) {
           result.rounds.emplace_back().samples_ns = std::move(samples_ns);
         }
@@ -164,7 +180,38 @@ RecordedDocument document_from_json(const Json& json, std::vector<NumberLists> s
   return recorded;
 }
 
-std::string text_of_file(const std::string& path) {
+// The text of one file after another, in memory that serves them all: fresh memory would cost as
+// much again as reading. It begins at a page, as the kernel's copy of a file does: to any other
+// place the copy takes four times as long.
+class FileText {
+ public:
+  std::string_view read(const std::string& path);
+
+ private:
+  struct alignas(4096) Page {
+    char bytes[4096];
+  };
+
+  char* bytes() { return reinterpret_cast<char*>(pages_.get()); }
+  void reserve(std::size_t bytes, std::size_t used);
+
+  std::unique_ptr<Page[]> pages_;
+  std::size_t capacity_ = 0;  // bytes
+};
+
+// Keeps the first `used` bytes.
+void FileText::reserve(std::size_t bytes, std::size_t used) {
+  if (bytes <= capacity_) {
+    return;
+  }
+  const std::size_t pages = std::max(bytes, capacity_ + capacity_ / 2) / sizeof(Page) + 1;
+  auto larger = std::make_unique_for_overwrite<Page[]>(pages);
+  std::copy_n(pages_.get(), (used + sizeof(Page) - 1) / sizeof(Page), larger.get());
+  pages_ = std::move(larger);
+  capacity_ = pages * sizeof(Page);
+}
+
+std::string_view FileText::read(const std::string& path) {
   const auto refuse = [&path](const std::string& why) -> UsageError {
     return UsageError("cannot read '" + printable(path) + "': " + why);
   };
@@ -174,31 +221,29 @@ std::string text_of_file(const std::string& path) {
   }
   // Until its end and not by its size, since it may be a pipe: compare <(ssh gpu-box cat a.json).
   constexpr std::size_t kStep = std::size_t{1} << 20;
-  std::string text;
   struct stat facts = {};
   if (fstat(file, &facts) == 0 && S_ISREG(facts.st_mode)) {
-    const auto size = static_cast<std::size_t>(facts.st_size);
-    text.reserve(std::min(size, kLargestDocument) + 2 * kStep);
+    reserve(std::min(static_cast<std::size_t>(facts.st_size), kLargestDocument) + kStep, 0);
   }
+  std::size_t size = 0;
   ssize_t count = 0;
   do {
-    const std::size_t size = text.size();
-    text.resize(size + kStep);
+    reserve(size + kStep, size);
     do {
-      count = read(file, text.data() + size, kStep);
+      count = ::read(file, bytes() + size, kStep);
     } while (count < 0 && errno == EINTR);
-    text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-  } while (count > 0 && text.size() <= kLargestDocument);
+    size += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+  } while (count > 0 && size <= kLargestDocument);
   const int error = errno;
   close(file);
   if (count < 0) {
     throw refuse(strerror(error));
   }
-  if (text.size() > kLargestDocument) {
+  if (size > kLargestDocument) {
     throw refuse("it is larger than " + human_bytes(static_cast<double>(kLargestDocument)) +
                  ", and no document is");
   }
-  return text;
+  return {bytes(), size};
 }
 
 bool has_copies(const Document& document) {
@@ -213,7 +258,7 @@ RecordedDocument document_from_text(std::string_view text, const std::string& pa
   const std::string name = "'" + printable(path) + "'";
   SkimmedJson skimmed;
   if (detail == Detail::kTimes) {
-    skimmed = skim_json(text, kBesideTimes, kSamples, name);
+    skimmed = skim_json(text, kTimesAlone, name);
     text = skimmed.text;
   }
   const Json json = parse_json(text, name);
@@ -237,17 +282,21 @@ std::vector<RecordedDocument> read_documents(std::span<const std::string> paths,
   std::vector<RecordedDocument> documents(paths.size());
   std::vector<std::exception_ptr> errors(paths.size());
   // An exception must not leave the loop of several threads.
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    try {
-      documents[i] = document_from_text(text_of_file(paths[i]), paths[i], detail);
-      if (origin == Origin::kRun && has_copies(documents[i].document)) {
-        throw UsageError("'" + printable(paths[i]) +
-                         "' is of mla-bench selftest: what it planted is in the times, which are "
-                         "not the variants' own");
+#pragma omp parallel
+  {
+    FileText text;
+#pragma omp for schedule(dynamic)
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      try {
+        documents[i] = document_from_text(text.read(paths[i]), paths[i], detail);
+        if (origin == Origin::kRun && has_copies(documents[i].document)) {
+          throw UsageError("'" + printable(paths[i]) +
+                           "' is of mla-bench selftest: what it planted is in the times, which are "
+                           "not the variants' own");
+        }
+      } catch (...) {
+        errors[i] = std::current_exception();
       }
-    } catch (...) {
-      errors[i] = std::current_exception();
     }
   }
   for (const std::exception_ptr& error : errors) {

@@ -51,7 +51,7 @@ std::string export_bmf(std::span<const ExportedCell> timed) {
     }
     json[cell.name] = std::move(measures);
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace mla_bench

@@ -88,7 +88,7 @@ void add_aggregates(Json& rows, const ExportedCell& cell, std::size_t family,
 
 std::string text_of(Json context, Json rows) {
   const Json json{{"context", std::move(context)}, {"benchmarks", std::move(rows)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ std::string export_gha(std::span<const ExportedCell> timed) {
                      command_of(cell.result->cell);
     json.push_back(std::move(entry));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace mla_bench

@@ -36,7 +36,7 @@ std::string export_hyperfine(std::span<const ExportedCell> timed) {
          {"exit_codes", std::vector<int>(times_s.size(), 0)}});
   }
   const Json json{{"results", std::move(results)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace mla_bench

@@ -1,4 +1,5 @@
 // A Markdown table of all cells, for a job summary or an issue.
+#include <algorithm>
 #include <cmath>
 
 #include "cell_key.hpp"
@@ -7,6 +8,20 @@
 #include "text_table.hpp"
 
 namespace mla_bench {
+namespace {
+
+// With what tells GPUs of one name apart, and how many were measured at the same time.
+std::string device_words(const ExportedCell& exported, std::span<const ExportedCell> cells) {
+  const Cell& cell = exported.result->cell;
+  const bool has_twin = std::any_of(cells.begin(), cells.end(), [&](const ExportedCell& other) {
+    return other.device_name == exported.device_name && other.result->cell.device != cell.device;
+  });
+  const int gpus = gpus_at_once(cell);
+  return exported.device_name + (has_twin ? " (" + short_uuid(cell.device) + ")" : "") +
+         (gpus > 1 ? ", " + concurrent_words(gpus) : "");
+}
+
+}  // namespace
 
 std::string export_markdown(std::span<const ExportedCell> cells) {
   TextTable table{.columns = {{"variant"},
@@ -25,7 +40,7 @@ std::string export_markdown(std::span<const ExportedCell> cells) {
     const Result& result = *exported.result;
     const Cell& cell = result.cell;
     std::vector<std::string> row{cell.variant,
-                                 exported.device_name,
+                                 device_words(exported, cells),
                                  shape_words(cell.problem),
                                  std::string(name_of(cell.precision)),
                                  std::string(name_of(cell.l2)),

@@ -152,7 +152,8 @@ std::vector<CellEvidence> evidence_of(std::span<const RecordedDocument> document
       if (device == document.devices.end()) {
         throw std::invalid_argument("a cell without its device");  // the reader refuses these
       }
-      const Facts facts = device_facts(document, *device);
+      Facts facts = device_facts(document, *device);
+      facts.emplace_back("GPUs at the same time", join(result.cell.concurrent_with, " "));
       const Facts build = build_facts_of(recorded, key.place.backend);
       const auto [place, is_new] = places.emplace(id_of(key), cells.size());
       if (is_new) {
@@ -161,6 +162,7 @@ std::vector<CellEvidence> evidence_of(std::span<const RecordedDocument> document
                          .device = facts,
                          .build = build,
                          .processes = {},
+                         .concurrent_with = result.cell.concurrent_with,
                          .conflict = ""});
       }
       CellEvidence& cell = cells[place->second];

@@ -42,6 +42,7 @@ struct CellEvidence {
   Facts build;   // compilers and flags
   // In the order of the processes; one whose document does not hold the cell has kSkipped.
   std::vector<ProcessFinding> processes;
+  std::vector<std::string> concurrent_with;  // UUIDs, as of a Cell
   std::string anchors;   // what the anchors were made from; empty where there were none
   std::string conflict;  // how the documents' own circumstances differ; empty where they agree
 };

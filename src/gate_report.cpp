@@ -50,6 +50,17 @@ const std::array kTraits{
     Trait{"cache", [](const JudgedCell& cell) { return std::string(name_of(cell.key.work.l2)); }},
     Trait{"inputs", [](const JudgedCell& cell) { return input_words(cell.key.work.inputs); }},
     Trait{"device", [](const JudgedCell& cell) { return cell.device_name; }},
+    // Two of one name.
+    Trait{"GPU",
+          [](const JudgedCell& cell) {
+            const Place& place = cell.key.place;
+            return place.backend == Backend::kCuda ? short_uuid(place.device) : "";
+          }},
+    Trait{"concurrent",
+          [](const JudgedCell& cell) {
+            const int gpus = cell.key.work.gpus_at_once;
+            return gpus > 1 ? concurrent_words(gpus) : "";
+          }},
 };
 
 bool varies(const GateResult& result, const Trait& trait) {
@@ -74,6 +85,7 @@ std::string cell_words(const GateResult& result, const JudgedCell& cell) {
   for (const Trait& trait : shown_traits(result)) {
     words.push_back(trait.of(cell));
   }
+  std::erase(words, "");
   return printable(join(words, ", "));
 }
 
@@ -81,10 +93,12 @@ std::string cell_words(const GateResult& result, const JudgedCell& cell) {
 std::string common_words(const GateResult& result) {
   std::vector<std::string> words;
   for (const Trait& trait : kTraits) {
-    if (trait.title != "variant" && !result.cells.empty() && !varies(result, trait)) {
+    if (trait.title != "variant" && trait.title != "GPU" && !result.cells.empty() &&
+        !varies(result, trait)) {
       words.push_back(trait.of(result.cells.front()));
     }
   }
+  std::erase(words, "");
   return printable(join(words, ", "));
 }
 

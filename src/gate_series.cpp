@@ -92,18 +92,24 @@ struct RunWords {
   }
 };
 
-RunWords words_of(const CellKey& key, const DeviceList& devices) {
+RunWords words_of(const CellEvidence& evidence, const DeviceList& devices) {
+  const CellKey& key = evidence.key;
   RunWords run;
   if (key.place.backend == Backend::kCpu) {
     run.fixed = {"--device", "cpu", "--threads", std::to_string(key.place.threads)};
   } else {
-    // By its UUID; on another GPU it runs too, and the gate says that they are not the same.
-    const auto found =
-        std::find_if(devices.devices.begin(), devices.devices.end(), [&](const Device& device) {
+    const bool is_here =
+        std::any_of(devices.devices.begin(), devices.devices.end(), [&](const Device& device) {
           return device.backend == Backend::kCuda && device.uuid == key.place.device;
         });
-    run.fixed = {"--device",
-                 "cuda:" + std::to_string(found == devices.devices.end() ? 0 : found->ordinal)};
+    // On another GPU it runs too, and the gate says that they are not the same.
+    std::vector<std::string> gpus = evidence.concurrent_with;
+    gpus.push_back(is_here ? key.place.device : "cuda:0");
+    std::sort(gpus.begin(), gpus.end());  // the cells of all of them are of one run
+    run.fixed = {"--device", join(gpus, ",")};
+    if (gpus.size() > 1) {
+      run.fixed.push_back("--concurrent");
+    }
   }
   const Problem& problem = key.work.problem;
   const auto list = [](auto value) { return std::vector{std::to_string(value)}; };
@@ -149,7 +155,7 @@ std::vector<CellRun> runs_of(std::span<const CellEvidence> cells) {
       return listed.name == key.variant && listed.backend == key.place.backend;
     });
     if (is_known) {  // what is not is missing from the candidate, as the verdict will say
-      runs.push_back(words_of(key, devices));
+      runs.push_back(words_of(evidence, devices));
     }
   }
   for (std::size_t axis = 0; axis < RunWords::kAxes.size(); ++axis) {
@@ -161,7 +167,11 @@ std::vector<CellRun> runs_of(std::span<const CellEvidence> cells) {
         merged.push_back(run);
       } else {
         std::vector<std::string>& list = merged[place->second].lists[axis];
-        list.insert(list.end(), run.lists[axis].begin(), run.lists[axis].end());
+        for (const std::string& value : run.lists[axis]) {
+          if (std::find(list.begin(), list.end(), value) == list.end()) {
+            list.push_back(value);
+          }
+        }
       }
     }
     runs = std::move(merged);

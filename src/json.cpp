@@ -165,6 +165,9 @@ Json to_json(const Cell& cell) {
             {"l2", name_of(cell.l2)},
             {"problem", to_json(cell.problem)},
             {"inputs", to_json(cell.inputs)}};
+  if (!cell.concurrent_with.empty()) {
+    json["concurrent_with"] = cell.concurrent_with;
+  }
   if (cell.copy != 0) {
     json["copy"] = cell.copy;
   }
@@ -313,6 +316,8 @@ Cell cell_from_json(const Json& json) {
           .l2 = get_named<L2State>(json, "l2", kL2States),
           .problem = problem_from_json(member(json, "problem")),
           .inputs = inputs_from_json(member(json, "inputs")),
+          .concurrent_with = get_optional<std::vector<std::string>>(json, "concurrent_with")
+                                 .value_or(std::vector<std::string>{}),
           .copy = get_optional<int>(json, "copy").value_or(0),
           .planted = planted_from_json(json)};
 }

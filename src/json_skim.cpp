@@ -1,6 +1,7 @@
 #include "json_skim.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -12,6 +13,15 @@ namespace mla_bench {
 namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
+
+// What skipping over a value looks at: all else is passed by in one step a character.
+constexpr auto kIsMark = [] {
+  std::array<bool, 256> is_mark{};
+  for (const char c : {'"', '[', ']', '{', '}'}) {
+    is_mark[static_cast<unsigned char>(c)] = true;
+  }
+  return is_mark;
+}();
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -54,15 +64,30 @@ class Skimmer {
       }
     }
     int depth = 0;
-    for (std::size_t i = at; i < text_.size();) {
+    for (std::size_t i = next_mark(at); i < text_.size(); i = next_mark(i)) {
       const char c = text_[i];
-      depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
-      i = c == '"' ? past_string(i) : i + 1;
+      if (c == '"') {
+        i = past_string(i);
+        continue;
+      }
+      depth += c == '[' || c == '{' ? 1 : -1;
+      ++i;
       if (depth == 0) {
         return i;
       }
     }
     fail("a list or object has no end", at);
+  }
+
+  // Behind the value at `at`, whatever it is.
+  std::size_t past_value(std::size_t at) const {
+    if (is_bracket(at)) {
+      return past_brackets(at);
+    }
+    if (at < text_.size() && text_[at] == '"') {
+      return past_string(at);
+    }
+    return std::min(text_.find_first_of(",]} \n\r\t", at), text_.size());
   }
 
   struct Numbers {
@@ -73,6 +98,8 @@ class Skimmer {
   // The list at `at`, which must be one of finite numbers.
   Numbers numbers(std::size_t at) const {
     Numbers list;
+    constexpr std::size_t kUsual = 31;  // samples of a round
+    list.values.reserve(kUsual);
     if (at >= text_.size() || text_[at] != '[') {
       fail("a list of numbers is missing", at);
     }
@@ -131,7 +158,7 @@ class Skimmer {
     Group group;
     std::size_t objects = 0;
     int depth = 0;
-    for (std::size_t i = at; is_bracket(at) && i < text_.size();) {
+    for (std::size_t i = at; is_bracket(at) && i < text_.size(); i = next_mark(i)) {
       const char c = text_[i];
       if (c == '"') {
         const String found = string(i);
@@ -144,7 +171,7 @@ class Skimmer {
         }
         continue;
       }
-      depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
+      depth += c == '[' || c == '{' ? 1 : -1;
       objects += c == '{' ? 1 : 0;
       ++i;
       if (depth == 0) {
@@ -164,15 +191,25 @@ class Skimmer {
   }
 
  private:
+  // The place of the next quote or bracket from `at` on; the end where there is none.
+  std::size_t next_mark(std::size_t at) const {
+    while (at < text_.size() && !kIsMark[static_cast<unsigned char>(text_[at])]) {
+      ++at;
+    }
+    return at;
+  }
+
   std::string_view text_;
   std::string_view origin_;
 };
 
 }  // namespace
 
-SkimmedJson skim_json(std::string_view text, std::span<const std::string_view> dropped,
-                      const LiftedKeys& lifted, std::string_view origin) {
+SkimmedJson skim_json(std::string_view text, const SkimRules& rules, std::string_view origin) {
   const Skimmer skimmer(text, origin);
+  const auto is_among = [](std::span<const std::string_view> keys, std::string_view key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
   SkimmedJson skimmed;
   std::size_t copied = 0;  // the text before it is in `skimmed`
   const auto replace = [&](std::size_t from, std::size_t end, std::string_view by) {
@@ -182,19 +219,30 @@ SkimmedJson skim_json(std::string_view text, std::span<const std::string_view> d
   };
   for (std::size_t at = text.find('"'); at != kNone; at = text.find('"', at)) {
     const auto [key, end, value] = skimmer.string(at);
+    const std::size_t begin = at;
     at = end;
     if (!value) {
       continue;
     }
-    if (key == lifted.group) {
-      auto [lists, past] = skimmer.group(*value, lifted.numbers);
+    if (key == rules.group) {
+      auto [lists, past] = skimmer.group(*value, rules.numbers);
       skimmed.groups.push_back(std::move(lists));
       replace(*value, past, "[]");
       at = past;
-    } else if (skimmer.is_bracket(*value) &&
-               std::find(dropped.begin(), dropped.end(), key) != dropped.end()) {
+    } else if (is_among(rules.dropped, key)) {
+      // With the comma behind it or, where it is the last of its object, the one before it.
+      const std::size_t past = skimmer.past_value(*value);
+      const std::size_t comma = skimmer.past_space(past);
+      const bool is_last = comma >= text.size() || text[comma] != ',';
+      replace(begin, is_last ? past : skimmer.past_space(comma + 1), "");
+      if (is_last) {
+        std::string& left = skimmed.text;
+        left.erase(left.find_last_not_of(" \n\r\t,") + 1);
+      }
+      at = copied;
+    } else if (skimmer.is_bracket(*value) && is_among(rules.emptied, key)) {
       const std::size_t past = skimmer.past_brackets(*value);
-      replace(*value, past, text[*value] == '[' ? "[]" : "null");
+      replace(*value, past, text[*value] == '[' ? "[]" : "{}");
       at = past;
     }
   }

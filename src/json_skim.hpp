@@ -10,10 +10,13 @@
 
 namespace mla_bench {
 
-// Lists of numbers inside lists of objects: {"rounds": [{"samples_ns": [1, 2]}, ...]}.
-struct LiftedKeys {
-  std::string_view group;    // "rounds"
-  std::string_view numbers;  // "samples_ns"
+struct SkimRules {
+  std::span<const std::string_view> dropped;  // keys whose members are left out
+  std::span<const std::string_view> emptied;  // keys whose lists become [] and objects {}
+  // Lists of numbers inside lists of objects, {"rounds": [{"samples_ns": [1, 2]}, ...]}: lists
+  // under `group` become [], and of their objects the lists under `numbers` are returned.
+  std::string_view group;
+  std::string_view numbers;
 };
 
 using NumberLists = std::vector<std::vector<double>>;
@@ -23,12 +26,9 @@ struct SkimmedJson {
   std::vector<NumberLists> groups;  // in their order, a list of numbers for each object
 };
 
-// Lists under a key of `dropped` become [], objects null; other values there stay. Lists under
-// `lifted.group` become [] as well, and of their objects the numbers are returned. What is passed
-// over is looked at no further than finding its end. Throws UsageError that names `origin` and the
-// byte where a group is no list of objects with a list of finite numbers each, or a value has no
-// end.
-SkimmedJson skim_json(std::string_view text, std::span<const std::string_view> dropped,
-                      const LiftedKeys& lifted, std::string_view origin);
+// What is passed over is looked at no further than finding its end. Throws UsageError that names
+// `origin` and the byte where a group is no list of objects with a list of finite numbers each, or
+// a value has no end.
+SkimmedJson skim_json(std::string_view text, const SkimRules& rules, std::string_view origin);
 
 }  // namespace mla_bench

@@ -1,4 +1,6 @@
 // mla-bench list: what is here, and what can run on it.
+#include <algorithm>
+
 #include "commands.hpp"
 #include "console.hpp"
 #include "errors.hpp"
@@ -16,7 +18,7 @@ std::string describe(const Device& device) {
   if (device.backend == Backend::kCuda) {
     text += "sm_" + std::to_string(device.sm) + ", " + std::to_string(device.multiprocessors) +
             " SMs, " + human_bytes(static_cast<double>(device.last_level_cache)) + " L2, " +
-            human_bytes(static_cast<double>(device.memory));
+            human_bytes(static_cast<double>(device.memory)) + ", " + printable(device.uuid);
   } else {
     text += std::to_string(device.threads) + " threads, " +
             human_bytes(static_cast<double>(device.memory));
@@ -41,6 +43,23 @@ std::string describe(const Listed& listed, const Device& device) {
   return (can.empty() ? "" : "      runs " + join(can, ", ") + "\n") + cannot;
 }
 
+// GPUs of one model can do the same.
+std::vector<std::vector<Device>> by_model(const std::vector<Device>& devices) {
+  std::vector<std::vector<Device>> models;
+  for (const Device& device : devices) {
+    const auto same = std::find_if(models.begin(), models.end(), [&](const auto& model) {
+      return model.front().backend == device.backend && model.front().name == device.name &&
+             model.front().sm == device.sm;
+    });
+    if (same == models.end()) {
+      models.push_back({device});
+    } else {
+      same->push_back(device);
+    }
+  }
+  return models;
+}
+
 }  // namespace
 
 int list_command(const ListOptions& options) {
@@ -55,13 +74,16 @@ int list_command(const ListOptions& options) {
     text += "  no GPU: " + devices.no_cuda + "\n";
   }
   std::vector<std::string> warnings;
-  for (const Device& device : choose_devices(options.devices, devices, warnings)) {
-    text += "\nVariants on " + printable(device.name) + "\n";
+  const std::vector<Device> chosen = options.devices.empty()
+                                         ? devices.devices
+                                         : choose_devices(options.devices, devices, warnings);
+  for (const std::vector<Device>& same : by_model(chosen)) {
+    text += "\nVariants on " + printable(same.front().name) + "\n";
     for (const Listed& listed : registry()) {
-      if (listed.backend == device.backend) {
+      if (listed.backend == same.front().backend) {
         text += "  " + std::string(listed.name) +
                 (listed.variant ? "  " + std::string(listed.variant->summary) : "") + "\n" +
-                describe(listed, device);
+                describe(listed, same.front());
       }
     }
   }

@@ -23,9 +23,10 @@ struct Observer {
 // failed.
 std::vector<Result> unmeasured(const Plan& plan);
 
-// Measures the cells that are not skipped; `results` are in plan order and are filled in place, so
-// that whoever is told of progress can write them. `devices` are those of the document. Returns the
-// signal that ended the run early, or 0.
+// Measures the cells that are not skipped, those of several GPUs at the same time where the plan
+// has them so: a worker process for each, their rounds started together. `results` are in plan
+// order and are filled in place, so that whoever is told of progress can write them. `devices` are
+// those of the document. Returns the signal that ended the run early, or 0.
 int measure_cells(const Plan& plan, const RunOptions& options,
                   const std::vector<DocumentDevice>& devices, WorkerProcess& worker,
                   const Observer& observer, std::vector<Result>& results);

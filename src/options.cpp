@@ -107,6 +107,18 @@ std::optional<int> count_of(const Parsed& parsed, const std::string& option, int
   return static_cast<int>(*count);
 }
 
+// The beginning of a GPU's UUID, as nvidia-smi -L prints it: "GPU-" or "MIG-", then hexadecimal
+// digits and hyphens.
+bool is_uuid(std::string_view text) {
+  constexpr std::size_t kPrefix = 4;
+  const auto is_part = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || c == '-';
+  };
+  return (text.starts_with("GPU-") || text.starts_with("MIG-")) && text.size() > kPrefix &&
+         std::all_of(text.begin() + kPrefix, text.end(), is_part);
+}
+
+// Empty where none is named.
 std::vector<DeviceRequest> devices_of(const Parsed& parsed) {
   using Kind = DeviceRequest::Kind;
   std::vector<DeviceRequest> devices;
@@ -121,12 +133,16 @@ std::vector<DeviceRequest> devices_of(const Parsed& parsed) {
       devices.push_back({.kind = Kind::kCudaAll});
     } else if (ordinal >= 0 && ordinal <= 1023) {
       devices.push_back({.kind = Kind::kCuda, .ordinal = static_cast<int>(ordinal)});
+    } else if (is_uuid(item)) {
+      devices.push_back({.kind = Kind::kUuid, .uuid = item});
     } else {
-      throw UsageError("--device takes auto, cpu, cuda:all or cuda:N, or a list of them, not '" +
-                       printable(item) + "'");
+      throw UsageError(
+          "--device takes auto, cpu, cuda:all, cuda:N or a UUID (GPU-...), or a list of them, "
+          "not '" +
+          printable(item) + "'");
     }
   }
-  return devices.empty() ? std::vector{DeviceRequest{}} : devices;
+  return devices;
 }
 
 InputSource inputs_of(const Parsed& parsed) {
@@ -211,8 +227,9 @@ Grammar grammar_of(const std::string& program, const std::string& purpose,
   return grammar;
 }
 
-constexpr OptionRow kDevice{
-    "device", "LIST", "auto, cpu, cuda:N, cuda:all (default: auto, the first GPU, else the CPU)"};
+constexpr OptionRow kDevice{"device", "LIST",
+                            "auto, cpu, cuda:N, cuda:all, or UUIDs (default: auto, the first GPU, "
+                            "else the CPU), one after the other"};
 constexpr OptionRow kHelp{"help", nullptr, "this text"};
 
 // What a run measures, as run and gate take it.
@@ -221,6 +238,7 @@ std::vector<OptionRow> cell_rows() {
       {"variant", "LIST", "variants by name, or all (see mla-bench list)"},
       {"precision", "LIST", "fp32, tf32, bf16, fp16 (default: fp32, or the input file's)"},
       kDevice,
+      {"concurrent", nullptr, "all GPUs of --device at the same time, round by round"},
       {"l2", "STATE", "hot, cold or both: are operands in the last-level cache (default: hot)"},
       {"threads", "N", "OpenMP threads of CPU variants (default: all cores)"},
   };
@@ -312,6 +330,10 @@ void read_cells(const Parsed& parsed, RunOptions& options) {
   }
   options.precisions = values_of<Precision>(parsed, "precision", kPrecisions);
   options.devices = devices_of(parsed);
+  if (options.devices.empty()) {
+    options.devices = {DeviceRequest{}};
+  }
+  options.concurrent = parsed["concurrent"].as<bool>();
   options.l2_states = l2_states_of(parsed);
   options.batch = sizes_of(parsed, "batch");
   options.seq = sizes_of(parsed, "seq");
@@ -376,9 +398,11 @@ RunOptions run_options(const Parsed& parsed) {
 }
 
 Grammar list_grammar() {
-  return grammar_of("mla-bench list",
-                    "Lists devices and variants, and why a variant cannot run here.\n",
-                    {{"Options", {kDevice, kHelp}}});
+  return grammar_of(
+      "mla-bench list", "Lists devices and variants, and why a variant cannot run here.\n",
+      {{"Options",
+        {{"device", "LIST", "devices whose variants are listed, as of run (default: all)"},
+         kHelp}}});
 }
 
 Grammar compare_grammar() {
@@ -574,7 +598,9 @@ std::vector<std::string> cell_words(const Parsed& parsed) {
     for (const OptionRow& row : rows) {
       if (parsed.count(row.name) > 0) {
         words.push_back("--" + std::string(row.name));
-        words.push_back(parsed[row.name].as<std::string>());
+        if (row.value != nullptr) {
+          words.push_back(parsed[row.name].as<std::string>());
+        }
       }
     }
   }
@@ -887,6 +913,8 @@ std::string name_of(const DeviceRequest& request) {
       return "cuda:all";
     case DeviceRequest::Kind::kCuda:
       return "cuda:" + std::to_string(request.ordinal);
+    case DeviceRequest::Kind::kUuid:
+      return request.uuid;
   }
   return "?";
 }

@@ -17,10 +17,11 @@
 
 namespace mla_bench {
 
-// A device as the user names it: auto, cpu, cuda:all or cuda:N.
+// A device as the user names it: auto, cpu, cuda:all, cuda:N, or a GPU's UUID or its beginning.
 struct DeviceRequest {
-  enum class Kind { kAuto, kCpu, kCudaAll, kCuda } kind = Kind::kAuto;
-  int ordinal = 0;  // of kCuda
+  enum class Kind { kAuto, kCpu, kCudaAll, kCuda, kUuid } kind = Kind::kAuto;
+  int ordinal = 0;   // of kCuda
+  std::string uuid;  // of kUuid: "GPU-6750905a-23f5-d4d2-6f98-a08ebac8ba1b", "GPU-6750905a"
 };
 
 // How long and how often a run measures.
@@ -45,6 +46,7 @@ struct RunOptions {
   std::vector<std::string> variants;  // empty: all
   std::vector<Precision> precisions;  // empty: fp32, or the input file's
   std::vector<DeviceRequest> devices;
+  bool concurrent = false;  // the GPUs among them are measured at the same time
   std::vector<L2State> l2_states;
   // The product of these lists is the shapes of the run. A size that the user left alone has no
   // entry: the headline problem's, or the input file's.
@@ -70,7 +72,7 @@ struct RunOptions {
 };
 
 struct ListOptions {
-  std::vector<DeviceRequest> devices;
+  std::vector<DeviceRequest> devices;  // empty: all that are here
 };
 
 struct CompareOptions {
@@ -140,7 +142,7 @@ using Options = std::variant<RunOptions, CompareOptions, ExportOptions, GateOpti
 // Reads a whole command line, program name first. Throws UsageError that names the option.
 Options parse_options(std::span<const char* const> argv);
 
-// "4" / "auto"...: for plans and messages.
+// As it stands on the command line.
 std::string name_of(const DeviceRequest& request);
 
 }  // namespace mla_bench

@@ -136,55 +136,116 @@ std::vector<Listed> choose_variants(const RunOptions& options, std::span<const D
   return chosen;
 }
 
+// "cuda:0 (GPU-6750905a-...), cuda:1 (GPU-...)"
+std::string gpu_words(const std::vector<Device>& gpus) {
+  std::vector<std::string> words;
+  for (const Device& gpu : gpus) {
+    words.push_back("cuda:" + std::to_string(gpu.ordinal) + " (" + gpu.uuid + ")");
+  }
+  return join(words, ", ");
+}
+
+// What one request stands for here; one device, unless it is cuda:all.
+std::vector<Device> devices_named(const DeviceRequest& request, const DeviceList& devices) {
+  using Kind = DeviceRequest::Kind;
+  std::vector<Device> gpus = devices.devices;
+  std::erase_if(gpus, [](const Device& device) { return device.backend != Backend::kCuda; });
+  if (request.kind == Kind::kCpu || (request.kind == Kind::kAuto && gpus.empty())) {
+    return {devices.devices.back()};
+  }
+  if (gpus.empty()) {
+    throw NoDeviceError("--device " + name_of(request) + ": " + devices.no_cuda +
+                        "; --device cpu runs here");
+  }
+  if (request.kind == Kind::kCudaAll) {
+    return gpus;
+  }
+  if (request.kind == Kind::kAuto) {
+    return {gpus.front()};
+  }
+  std::vector<Device> found = gpus;
+  std::erase_if(found, [&](const Device& gpu) {
+    // Whether it is a slice, GPU- or MIG-, only the driver's tools say.
+    constexpr std::size_t kPrefix = 4;
+    return request.kind == Kind::kUuid
+               ? !gpu.uuid.substr(kPrefix).starts_with(request.uuid.substr(kPrefix))
+               : gpu.ordinal != request.ordinal;
+  });
+  if (found.empty()) {
+    throw NoDeviceError("--device " + name_of(request) + ": this machine has " + gpu_words(gpus) +
+                        " only");
+  }
+  if (found.size() > 1) {
+    throw UsageError("--device " + name_of(request) + " may be " + gpu_words(found) +
+                     ": give more of the UUID");
+  }
+  return found;
+}
+
+// Tells each cell which other GPUs do the same at the same time. Throws where no cell has any.
+void put_together(std::vector<PlannedCell>& cells, const std::vector<Device>& devices) {
+  const auto is_partner = [](const PlannedCell& a, const PlannedCell& b) {
+    const Cell& left = a.cell;
+    const Cell& right = b.cell;
+    return a.skip.empty() && b.skip.empty() && left.backend == Backend::kCuda &&
+           right.backend == Backend::kCuda && left.device != right.device &&
+           left.variant == right.variant && left.copy == right.copy &&
+           left.precision == right.precision && left.l2 == right.l2 &&
+           left.problem == right.problem && left.inputs == right.inputs;
+  };
+  const auto gpus = std::count_if(devices.begin(), devices.end(), [](const Device& device) {
+    return device.backend == Backend::kCuda;
+  });
+  if (gpus < 2) {
+    throw UsageError("--concurrent measures several GPUs at the same time, and --device names " +
+                     std::string(gpus == 0 ? "none" : "one") +
+                     ": give cuda:all on a machine that has more, or leave it out");
+  }
+  for (PlannedCell& planned : cells) {
+    for (const PlannedCell& other : cells) {
+      if (is_partner(planned, other)) {
+        planned.cell.concurrent_with.push_back(other.cell.device);
+      }
+    }
+    std::vector<std::string>& uuids = planned.cell.concurrent_with;
+    std::sort(uuids.begin(), uuids.end());
+  }
+}
+
 }  // namespace
 
 std::vector<Device> choose_devices(std::span<const DeviceRequest> requests,
                                    const DeviceList& devices, std::vector<std::string>& warnings) {
   using Kind = DeviceRequest::Kind;
-  std::vector<Device> cuda;
-  Device cpu;
-  for (const Device& device : devices.devices) {
-    if (device.backend == Backend::kCuda) {
-      cuda.push_back(device);
-    } else {
-      cpu = device;
-    }
-  }
-  std::vector<Device> chosen;
-  const auto add = [&](const Device& device) {
-    const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const Device& other) {
-      return other.backend == device.backend && other.uuid == device.uuid;
-    });
-    if (!known) {
-      chosen.push_back(device);
-    }
+  struct Chosen {
+    Device device;
+    const DeviceRequest* request;
   };
+  std::vector<Chosen> chosen;
   for (const DeviceRequest& request : requests) {
-    if (request.kind == Kind::kCpu || (request.kind == Kind::kAuto && cuda.empty())) {
-      if (request.kind == Kind::kAuto) {
-        warnings.push_back("no GPU (" + devices.no_cuda + "): running on the CPU");
-      }
-      add(cpu);
-    } else if (request.kind == Kind::kAuto) {
-      add(cuda.front());
-    } else if (cuda.empty()) {
-      throw NoDeviceError("--device " + name_of(request) + ": " + devices.no_cuda +
-                          "; --device cpu runs here");
-    } else if (request.kind == Kind::kCudaAll) {
-      std::for_each(cuda.begin(), cuda.end(), add);
-    } else {
-      const auto found = std::find_if(cuda.begin(), cuda.end(), [&](const Device& device) {
-        return device.ordinal == request.ordinal;
+    for (const Device& device : devices_named(request, devices)) {
+      const auto same = std::find_if(chosen.begin(), chosen.end(), [&](const Chosen& other) {
+        return other.device.backend == device.backend && other.device.uuid == device.uuid;
       });
-      if (found == cuda.end()) {
-        throw NoDeviceError("--device " + name_of(request) + ": this machine has cuda:0" +
-                            (cuda.size() > 1 ? " to cuda:" + std::to_string(cuda.size() - 1) : "") +
-                            " only");
+      if (same == chosen.end()) {
+        chosen.push_back({.device = device, .request = &request});
+      } else if (request.kind != Kind::kAuto && same->request->kind != Kind::kAuto) {
+        const bool is_cpu = device.backend == Backend::kCpu;
+        throw UsageError("--device names " +
+                         (is_cpu ? "the CPU" : printable(device.name) + " " + device.uuid) +
+                         " twice, as " + name_of(*same->request) + " and as " + name_of(request) +
+                         ": name each device once");
       }
-      add(*found);
+    }
+    if (request.kind == Kind::kAuto && !devices.no_cuda.empty()) {
+      warnings.push_back("no GPU (" + devices.no_cuda + "): running on the CPU");
     }
   }
-  return chosen;
+  std::vector<Device> list;
+  for (Chosen& entry : chosen) {
+    list.push_back(std::move(entry.device));
+  }
+  return list;
 }
 
 double predicted_launch_s(const Variant& variant, const Problem& problem, const Device& device) {
@@ -259,7 +320,10 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
   if (precisions.empty()) {
     precisions.push_back(file ? file->precision : Precision::kFp32);
   }
-  const Device& host = devices.devices.back();
+  Device host = devices.devices.back();
+  if (options.concurrent) {  // a process for each device, with inputs and references of its own
+    host.free_memory /= static_cast<std::int64_t>(chosen_devices.size());
+  }
 
   const std::vector<Copy> copies = options.copies.empty() ? std::vector<Copy>(1) : options.copies;
   std::set<std::string> ids;
@@ -297,6 +361,9 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
         }
       }
     }
+  }
+  if (options.concurrent) {
+    put_together(plan.cells, chosen_devices);
   }
   if (options.save && plan.cells.size() != 1) {
     throw UsageError("--save writes the kv of one cell, and this run has " +

@@ -28,7 +28,9 @@ struct Plan {
 Plan make_plan(const RunOptions& options, const DeviceList& devices,
                std::span<const Listed> registry, const std::optional<FileFacts>& file);
 
-// The devices that were asked for, without repeats, and a warning where `auto` found only the CPU.
+// The devices that were asked for, in that order, and a warning where `auto` found only the CPU.
+// Throws UsageError where one is named twice (unless by `auto`) or a UUID's beginning fits several,
+// and NoDeviceError where one is not here.
 std::vector<Device> choose_devices(std::span<const DeviceRequest> requests,
                                    const DeviceList& devices, std::vector<std::string>& warnings);
 

@@ -12,19 +12,23 @@ namespace {
 
 std::string device_name(const Cell& cell, const std::vector<Device>& devices) {
   for (const Device& device : devices) {
-    if (device.uuid == cell.device && device.backend == cell.backend) {
-      const std::string threads =
-          cell.backend == Backend::kCpu
-              ? ", " + std::to_string(cell.threads) + (cell.threads == 1 ? " thread" : " threads")
-              : "";
-      return printable(device.name) + threads;
+    if (device.uuid != cell.device || device.backend != cell.backend) {
+      continue;
     }
+    if (cell.backend == Backend::kCpu) {
+      return printable(device.name) + ", " + std::to_string(cell.threads) +
+             (cell.threads == 1 ? " thread" : " threads");
+    }
+    const bool has_twin = std::any_of(devices.begin(), devices.end(), [&](const Device& other) {
+      return other.name == device.name && other.uuid != device.uuid;
+    });
+    return printable(has_twin ? device.name + " (" + short_uuid(device.uuid) + ")" : device.name);
   }
   return printable(cell.device);
 }
 
 bool same_block(const Cell& a, const Cell& b) {
-  return a.shares_tensors_with(b) && a.l2 == b.l2;
+  return a.shares_tensors_with(b) && a.l2 == b.l2 && gpus_at_once(a) == gpus_at_once(b);
 }
 
 // How the output was compared, in a few words.
@@ -126,7 +130,9 @@ std::string table(const std::vector<Result>& results, const std::vector<Device>&
     const std::string cache = cell.backend == Backend::kCuda ? " L2" : " caches";
     text += (text.empty() ? "" : "\n") + device_name(cell, devices) + ", " +
             shape_words(cell.problem) + ", " + std::string(name_of(cell.precision)) + ", " +
-            std::string(name_of(cell.l2)) + cache + "\n" + block_table(block, reference);
+            std::string(name_of(cell.l2)) + cache +
+            (gpus_at_once(cell) > 1 ? ", " + concurrent_words(gpus_at_once(cell)) : "") + "\n" +
+            block_table(block, reference);
   }
   return text;
 }

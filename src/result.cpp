@@ -39,10 +39,18 @@ std::string id_of(const Problem& problem) {
 }
 
 std::string Cell::id() const {
-  const std::string place =
-      backend == Backend::kCuda ? "cuda:" + std::to_string(ordinal) : std::string("cpu");
+  const std::string place = backend == Backend::kCuda ? device : std::string("cpu");
   return variant + "/" + place + "/" + id_of(problem) + "/" + std::string(name_of(precision)) +
-         "/" + std::string(name_of(l2)) + (copy == 0 ? "" : "/copy:" + std::to_string(copy));
+         "/" + std::string(name_of(l2)) + (copy == 0 ? "" : "/copy:" + std::to_string(copy)) +
+         concurrent_id(gpus_at_once(*this));
+}
+
+int gpus_at_once(const Cell& cell) {
+  return 1 + static_cast<int>(cell.concurrent_with.size());
+}
+
+std::string concurrent_id(int gpus) {
+  return gpus > 1 ? "/concurrent:" + std::to_string(gpus) : "";
 }
 
 bool Cell::shares_tensors_with(const Cell& other) const {
@@ -91,6 +99,7 @@ std::vector<double> round_medians_ns(const std::vector<Round>& rounds) {
 
 Summary summarize(const std::vector<Round>& rounds) {
   std::vector<double> samples;
+  samples.reserve(rounds.empty() ? 0 : rounds.size() * rounds.front().samples_ns.size());
   for (const Round& round : rounds) {
     samples.insert(samples.end(), round.samples_ns.begin(), round.samples_ns.end());
   }
@@ -114,10 +123,11 @@ std::string command_of(const Cell& cell) {
     return " --" + std::string(name) + " " + shell_word(value);
   };
   const Problem& problem = cell.problem;
-  std::string command =
-      "mla-bench" + option("variant", cell.variant) +
-      option("device",
-             cell.backend == Backend::kCuda ? "cuda:" + std::to_string(cell.ordinal) : "cpu");
+  std::vector<std::string> devices = cell.concurrent_with;
+  devices.insert(devices.begin(), cell.backend == Backend::kCuda ? cell.device : "cpu");
+  std::string command = "mla-bench" + option("variant", cell.variant) +
+                        option("device", join(devices, ",")) +
+                        (devices.size() > 1 ? " --concurrent" : "");
   if (cell.backend == Backend::kCpu) {
     command += option("threads", std::to_string(cell.threads));
   }

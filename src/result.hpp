@@ -35,18 +35,22 @@ std::string_view name_of(Status status);
 struct Cell {
   std::string variant;
   Backend backend = Backend::kCpu;
-  int ordinal = 0;     // CUDA index while this run lasts
+  int ordinal = 0;     // CUDA index while this run lasts, which tells no cells apart
   std::string device;  // uuid, or the CPU's name
   int threads = 0;     // OpenMP threads of a CPU cell
   Precision precision = Precision::kFp32;
   L2State l2 = L2State::kHot;
   Problem problem;
   InputSource inputs;
+  // UUIDs of the GPUs that do the same at the same time (--concurrent), in their order; none: it is
+  // measured alone.
+  std::vector<std::string> concurrent_with;
   // Of selftest: which of several copies of the cell it is, and what was planted in it.
   int copy = 0;
   Planted planted;
 
-  // "tiled/cuda:0/B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot": unique in a document.
+  // "tiled/GPU-6750905a-.../B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot", and "/concurrent:2" where two
+  // GPUs are measured at the same time: unique in a document.
   std::string id() const;
 
   // True where two cells work on the same tensors on the same device, so that they can share them
@@ -158,6 +162,11 @@ struct Result {
 // The sizes of a problem as ids and names hold them: "B:4/S:96/Dm:256/R:48/H:4/D:32".
 std::string id_of(const Problem& problem);
 
+// How many GPUs are measured at the same time, this cell's among them, and that as a part of ids:
+// "/concurrent:2", nothing for one.
+int gpus_at_once(const Cell& cell);
+std::string concurrent_id(int gpus);
+
 // Whether the management library told, before or after the round, that a power limit held the
 // clock.
 bool is_at_power_limit(const Round& round);
@@ -169,7 +178,7 @@ std::vector<double> round_medians_ns(const std::vector<Round>& rounds);
 // Throws std::invalid_argument where there is no sample.
 Summary summarize(const std::vector<Round>& rounds);
 
-// The command that repeats this cell alone.
+// The command that repeats this cell, and no other but those that are measured at the same time.
 std::string command_of(const Cell& cell);
 
 }  // namespace mla_bench

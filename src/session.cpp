@@ -55,16 +55,22 @@ const Variant& find_variant(const Cell& cell) {
   throw UsageError("variant '" + cell.variant + "' is not in this build");
 }
 
-Device find_device(const DeviceList& devices, const Cell& cell) {
-  for (Device device : devices.devices) {
-    if (device.backend == cell.backend && device.uuid == cell.device) {
-      if (cell.backend == Backend::kCpu) {
-        device.threads = cell.threads;
-      }
+// By its UUID: the asking process may count the GPUs otherwise.
+Device find_device(const DeviceList& devices, Backend backend, const std::string& uuid) {
+  for (const Device& device : devices.devices) {
+    if (device.backend == backend && device.uuid == uuid) {
       return device;
     }
   }
-  throw NoDeviceError("device " + cell.device + " is gone");
+  throw NoDeviceError("device " + uuid + " is gone");
+}
+
+Device find_device(const DeviceList& devices, const Cell& cell) {
+  Device device = find_device(devices, cell.backend, cell.device);
+  if (cell.backend == Backend::kCpu) {
+    device.threads = cell.threads;
+  }
+  return device;
 }
 
 // Host call to completion, the median of some calls.
@@ -118,7 +124,8 @@ Session::Session(DeviceList devices, std::unique_ptr<Environment> environment)
 Session::~Session() = default;
 
 Calibration Session::calibrate(const Device& device) {
-  const std::unique_ptr<Executor> executor = make_executor(device);
+  const std::unique_ptr<Executor> executor =
+      make_executor(find_device(devices_, device.backend, device.uuid));
   return mla_bench::calibrate(*executor);
 }
 

@@ -1,22 +1,26 @@
 #include "worker_process.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "errors.hpp"
+#include "interrupt.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // Google Benchmark takes defaults of its flags from the environment; a run must depend on our plan
 // alone.
@@ -32,6 +36,32 @@ std::vector<char*> environment_for_worker() {
 }
 
 }  // namespace
+
+Question<Result> open_question(const Cell& cell, const Effort& effort,
+                               const std::optional<std::string>& save) {
+  Json request{{"do", "open"},
+               {"cell", to_json(cell)},
+               {"warmup_s", effort.warmup_s},
+               {"samples", effort.samples},
+               {"times_only", effort.times_only},
+               {"measure_plants", effort.measure_plants}};
+  if (save) {
+    request["save"] = *save;
+  }
+  return {.request = std::move(request), .read = result_from_json};
+}
+
+Question<Round> measure_question(const Cell& cell) {
+  return {.request = {{"do", "measure"}, {"id", cell.id()}}, .read = round_from_json};
+}
+
+Question<Result> close_question(const Cell& cell) {
+  return {.request = {{"do", "close"}, {"id", cell.id()}}, .read = result_from_json};
+}
+
+Question<Referee> witness_question(const Cell& cell) {
+  return {.request = {{"do", "witness"}, {"id", cell.id()}}, .read = referee_from_json};
+}
 
 WorkerProcess::WorkerProcess(double timeout_s) : timeout_s_(timeout_s) {}
 
@@ -91,13 +121,24 @@ std::string WorkerProcess::reap() {
 }
 
 Json WorkerProcess::ask(const Json& request) {
+  send(request);
+  return receive();
+}
+
+void WorkerProcess::send(const Json& request) {
   if (pid_ < 0) {
     start();
   }
+  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                 std::chrono::duration<double>(timeout_s_));
   if (!channel_.send(request.dump())) {
     throw WorkerLost(reap());
   }
-  const Channel::Received received = channel_.receive(std::chrono::duration<double>(timeout_s_));
+}
+
+Json WorkerProcess::receive() {
+  const Channel::Received received =
+      channel_.receive(std::max(Clock::duration::zero(), deadline_ - Clock::now()));
   switch (received.outcome) {
     case Channel::Outcome::kLine:
       break;
@@ -137,28 +178,32 @@ DeviceList WorkerProcess::devices() {
   return devices;
 }
 
-Result WorkerProcess::open(const Cell& cell, const Effort& effort,
-                           const std::optional<std::string>& save) {
-  Json request{{"do", "open"},
-               {"cell", to_json(cell)},
-               {"warmup_s", effort.warmup_s},
-               {"samples", effort.samples},
-               {"times_only", effort.times_only},
-               {"measure_plants", effort.measure_plants}};
-  if (save) {
-    request["save"] = *save;
+std::size_t first_to_answer(std::span<WorkerProcess* const> asked) {
+  std::vector<pollfd> waited;
+  auto deadline = Clock::time_point::max();
+  std::size_t soonest = 0;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    waited.push_back({.fd = asked[i]->channel_.descriptor(), .events = POLLIN, .revents = 0});
+    if (asked[i]->deadline_ < deadline) {
+      deadline = asked[i]->deadline_;
+      soonest = i;
+    }
   }
-  return result_from_json(ask(request));
-}
-
-Round WorkerProcess::measure(const Cell& cell) {
-  const Json request{{"do", "measure"}, {"id", cell.id()}};
-  return round_from_json(ask(request));
-}
-
-Result WorkerProcess::close(const Cell& cell) {
-  const Json request{{"do", "close"}, {"id", cell.id()}};
-  return result_from_json(ask(request));
+  while (true) {
+    const InterruptsHeld held;
+    const auto left = deadline - Clock::now();
+    if (interrupted() != 0 || left <= Clock::duration::zero()) {
+      return soonest;
+    }
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+    const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(left - seconds);
+    const timespec timeout{.tv_sec = seconds.count(), .tv_nsec = nanoseconds.count()};
+    if (ppoll(waited.data(), waited.size(), &timeout, held.wait_mask()) > 0) {
+      const auto answered = std::find_if(waited.begin(), waited.end(),
+                                         [](const pollfd& entry) { return entry.revents != 0; });
+      return static_cast<std::size_t>(answered - waited.begin());
+    }
+  }
 }
 
 std::optional<GpuSetup> WorkerProcess::setup(const Device& device) {
@@ -170,13 +215,26 @@ Calibration WorkerProcess::calibrate(const Device& device) {
   return calibration_from_json(ask({{"do", "calibrate"}, {"device", to_json(device)}}));
 }
 
+Result WorkerProcess::open(const Cell& cell, const Effort& effort,
+                           const std::optional<std::string>& save) {
+  return ask(open_question(cell, effort, save));
+}
+
+Round WorkerProcess::measure(const Cell& cell) {
+  return ask(measure_question(cell));
+}
+
+Result WorkerProcess::close(const Cell& cell) {
+  return ask(close_question(cell));
+}
+
 std::optional<Anchors> WorkerProcess::anchors() {
   const Json reply = ask({{"do", "anchors"}});
   return reply.is_null() ? std::nullopt : std::optional(anchors_from_json(reply));
 }
 
 Referee WorkerProcess::witness(const Cell& cell) {
-  return referee_from_json(ask({{"do", "witness"}, {"id", cell.id()}}));
+  return ask(witness_question(cell));
 }
 
 Result WorkerProcess::profile(const Cell& cell) {

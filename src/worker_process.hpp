@@ -3,10 +3,13 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <exception>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "channel.hpp"
 #include "executor.hpp"
@@ -25,6 +28,20 @@ class WorkerLost : public std::runtime_error {
 
 // SIGINT or another signal arrived while waiting for an answer.
 class Interrupted : public std::exception {};
+
+// What may be asked of a worker for a cell that it serves, and how the answer is read: as Session
+// has them.
+template <typename Value>
+struct Question {
+  Json request;
+  Value (*read)(const Json&);
+};
+
+Question<Result> open_question(const Cell& cell, const Effort& effort,
+                               const std::optional<std::string>& save);
+Question<Round> measure_question(const Cell& cell);
+Question<Result> close_question(const Cell& cell);
+Question<Referee> witness_question(const Cell& cell);
 
 class WorkerProcess {
  public:
@@ -46,6 +63,11 @@ class WorkerProcess {
   Referee witness(const Cell& cell);
   Result profile(const Cell& cell);
 
+  // A question in two halves, for a caller that asks several workers at the same time: one answer
+  // is received for each request sent. Throw as above.
+  void send(const Json& request);
+  Json receive();
+
   // Ends the process; the next question starts a fresh one.
   void retire();
 
@@ -54,6 +76,12 @@ class WorkerProcess {
   int generation() const { return pid_ < 0 ? generation_ + 1 : generation_; }
 
  private:
+  friend std::size_t first_to_answer(std::span<WorkerProcess* const> asked);
+
+  template <typename Value>
+  Value ask(const Question<Value>& question) {
+    return question.read(ask(question.request));
+  }
   Json ask(const Json& request);
   void start();
   std::string reap();
@@ -62,6 +90,11 @@ class WorkerProcess {
   pid_t pid_ = -1;
   int generation_ = 0;  // processes started
   Channel channel_{-1};
+  std::chrono::steady_clock::time_point deadline_;  // of the answer
 };
+
+// Waits until one of these workers, each of which was sent a request, has answered, died or run out
+// of time, and returns its place. An interrupt ends the wait too, as `receive` then says.
+std::size_t first_to_answer(std::span<WorkerProcess* const> asked);
 
 }  // namespace mla_bench

@@ -42,6 +42,7 @@ TEST(CellKey, EveryFieldTellsCellsApart) {
       [](Cell& cell) { cell.problem.head_dim = 5; },
       [](Cell& cell) { cell.inputs.distribution = Distribution::kExact; },
       [](Cell& cell) { cell.inputs.seed = 8; },
+      [](Cell& cell) { cell.concurrent_with = {"GPU-2"}; },
       [](Cell& cell) { cell.inputs.file = "a/x.safetensors"; },
       [](Cell& cell) { cell.inputs.file = "b/x.safetensors"; },
   };
@@ -55,6 +56,19 @@ TEST(CellKey, EveryFieldTellsCellsApart) {
   }
   EXPECT_EQ(ids.size(), changes.size());
   EXPECT_EQ(names.size(), changes.size());
+}
+
+// Two GPUs of one model under shared load can be compared with each other.
+TEST(CellKey, WorkHoldsHowManyGpusWereAtItButNotWhich) {
+  Cell here = example_result().cell;
+  Cell there = here;
+  here.concurrent_with = {"GPU-2"};
+  there.device = "GPU-2";
+  there.concurrent_with = {here.device};
+  EXPECT_EQ(key_of(here).work, key_of(there).work);
+  EXPECT_EQ(export_name(key_of(here)),
+            "kv_up/cooperative/cuda/GPU-1/B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot/positive:7/"
+            "concurrent:2");
 }
 
 TEST(CellKey, NamesArePlainAndTheVariantStandsAlone) {

@@ -135,7 +135,8 @@ TEST(Compare, OtherWorkIsNeverMixed) {
       {[](Cell& cell) { cell.problem.seq = 97; }, "other problem"},
       {[](Cell& cell) { cell.precision = Precision::kBf16; }, "other precision"},
       {[](Cell& cell) { cell.l2 = L2State::kCold; }, "other cache state"},
-      {[](Cell& cell) { cell.inputs.seed = 8; }, "other inputs"}};
+      {[](Cell& cell) { cell.inputs.seed = 8; }, "other inputs"},
+      {[](Cell& cell) { cell.concurrent_with = {"GPU-2"}; }, "other number of GPUs at once"}};
   for (const auto& [change, said] : changes) {
     Result other = timed("naive", "GPU-1", 400);
     change(other.cell);

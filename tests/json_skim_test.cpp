@@ -14,24 +14,36 @@ namespace mla_bench {
 namespace {
 
 constexpr std::array<std::string_view, 2> kDropped{"drop", "also"};
+constexpr std::array<std::string_view, 1> kEmptied{"empty"};
 
 SkimmedJson skim(std::string_view text) {
-  return skim_json(text, kDropped, {.group = "group", .numbers = "lift"}, "the text");
+  return skim_json(text,
+                   {.dropped = kDropped, .emptied = kEmptied, .group = "group", .numbers = "lift"},
+                   "the text");
 }
 
-TEST(JsonSkim, DropsListsAndObjectsAndKeepsTheRest) {
+TEST(JsonSkim, EmptiesListsAndObjects) {
+  EXPECT_EQ(skim(R"({"a": 1, "empty": [1, [2]], "b": {"empty" : {"x": "}"}}})").text,
+            R"({"a": 1, "empty": [], "b": {"empty" : {}}})");
+  EXPECT_EQ(skim(R"({"empty": 5})").text, R"({"empty": 5})");
+}
+
+TEST(JsonSkim, LeavesMembersOut) {
   EXPECT_EQ(skim(R"({"a": 1, "drop": [1, 2], "also" : {"x": [3, {"y": "]}"}]}, "b": "drop"})").text,
-            R"({"a": 1, "drop": [], "also" : null, "b": "drop"})");
-  EXPECT_EQ(skim(R"({"drop": 5, "also": "text", "c": [true]})").text,
-            R"({"drop": 5, "also": "text", "c": [true]})");
-  EXPECT_EQ(skim(R"({"drop": [[1], ["]", "\"]"]], "b": 1})").text, R"({"drop": [], "b": 1})");
+            R"({"a": 1, "b": "drop"})");
+  EXPECT_EQ(skim(R"({"drop": 5, "also": "te,\"xt", "c": [true]})").text, R"({"c": [true]})");
+  EXPECT_EQ(skim(R"({"a": 1, "drop": true, "also": null})").text, R"({"a": 1})");
+  EXPECT_EQ(skim("{\"a\": 1,\n \"also\": -1e5\n}").text, "{\"a\": 1\n}");
+  EXPECT_EQ(skim(R"([{"drop": {}}, {"drop": "]"}, {"b": {"also": 1}, "drop": 2}])").text,
+            R"([{}, {}, {"b": {}}])");
+  EXPECT_EQ(skim(R"({"drop": [[1], ["]", "\"]"]], "b": 1})").text, R"({"b": 1})");
   EXPECT_EQ(skim("").text, "");
 }
 
 TEST(JsonSkim, AKeyIsNoValueAndNoPartOfAString) {
   EXPECT_EQ(skim(R"(["drop", [1]])").text, R"(["drop", [1]])");
   EXPECT_EQ(skim(R"({"a": "\"drop\": [1]"})").text, R"({"a": "\"drop\": [1]"})");
-  EXPECT_EQ(skim(R"({"a\\": [1], "drop": [1]})").text, R"({"a\\": [1], "drop": []})");
+  EXPECT_EQ(skim(R"({"a\\": [1], "drop": [1]})").text, R"({"a\\": [1]})");
 }
 
 TEST(JsonSkim, LiftsNumbersOutOfGroupsInTheirOrder) {
@@ -59,7 +71,7 @@ TEST(JsonSkim, RefusesToLiftWhatIsNoListOfFiniteNumbers) {
 // Whatever is cut off: no reading beyond the end, and nothing that a parser takes for whole.
 TEST(JsonSkim, ATruncatedTextIsRefusedOrStaysTruncated) {
   const std::string whole =
-      R"({"a": "x\"y", "drop": [1, 2], "also": {"k": "v"}, "group": [{"lift": [1.5, 2]}], "b": [{"drop": []}]})";
+      R"({"a": "x\"y", "drop": [1, 2], "also": {"k": "v"}, "group": [{"lift": [1.5, 2]}], "empty": {"e": 1}, "b": [{"drop": 1}]})";
   for (std::size_t size = 0; size < whole.size(); ++size) {
     try {
       const std::string text = skim(whole.substr(0, size)).text;

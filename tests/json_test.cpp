@@ -119,6 +119,14 @@ TEST(Json, ExtremeNumbersComeBackExactly) {
   EXPECT_EQ(round_from_json(through_text(to_json(round))).samples_ns, round.samples_ns);
 }
 
+TEST(Json, OnlyACellThatHadCompanySaysSo) {
+  Cell cell = example_result().cell;
+  EXPECT_FALSE(to_json(cell).contains("concurrent_with"));
+  EXPECT_TRUE(cell_from_json(through_text(to_json(cell))).concurrent_with.empty());
+  cell.concurrent_with = {"GPU-2", "GPU-3"};
+  EXPECT_EQ(cell_from_json(through_text(to_json(cell))).concurrent_with, cell.concurrent_with);
+}
+
 TEST(Json, AFileAsInputHasNoSeed) {
   Cell cell = example_result().cell;
   cell.inputs = {.distribution = Distribution::kNormal, .seed = 0, .file = "x.safetensors"};

@@ -198,18 +198,29 @@ TEST(Options, UnknownNamesGetTheNearest) {
   EXPECT_SAYS(refusal({"lists"}), "did you mean list?");
 }
 
-TEST(Options, DevicesAreTheFourForms) {
-  const RunOptions options = run({"--device", "auto,cpu,cuda:all,cuda:0,cuda:1023"});
+TEST(Options, DevicesAreTheFiveForms) {
+  const RunOptions options =
+      run({"--device", "auto,cpu,cuda:all,cuda:0,cuda:1023,GPU-6750905a,MIG-1-2f"});
   Words names;
   for (const DeviceRequest& request : options.devices) {
     names.push_back(name_of(request));
   }
-  EXPECT_EQ(names, (Words{"auto", "cpu", "cuda:all", "cuda:0", "cuda:1023"}));
-  for (const std::string device : {"gpu", "cuda", "cuda:", "cuda:-1", "cuda:x", "cuda:1024",
-                                   "cuda:0x", "CPU", "cpu:0", "cuda:99999999999999999999", "all"}) {
-    EXPECT_SAYS(refusal({"--device", device}), "auto, cpu, cuda:all or cuda:N");
-    EXPECT_SAYS(refusal({"list", "--device", device}), "auto, cpu, cuda:all or cuda:N");
+  EXPECT_EQ(names,
+            (Words{"auto", "cpu", "cuda:all", "cuda:0", "cuda:1023", "GPU-6750905a", "MIG-1-2f"}));
+  for (const std::string device :
+       {"gpu", "cuda", "cuda:", "cuda:-1", "cuda:x", "cuda:1024", "cuda:0x", "CPU", "cpu:0",
+        "cuda:99999999999999999999", "all", "GPU-", "GPU-xyz", "gpu-1", "6750905a"}) {
+    EXPECT_SAYS(refusal({"--device", device}), "auto, cpu, cuda:all, cuda:N or a UUID (GPU-...)");
+    EXPECT_SAYS(refusal({"list", "--device", device}), "auto, cpu, cuda:all, cuda:N or a UUID");
   }
+}
+
+TEST(Options, DevicesAreMeasuredOneAfterTheOtherUnlessAsked) {
+  EXPECT_FALSE(run({"--device", "cuda:all"}).concurrent);
+  EXPECT_TRUE(run({"--device", "cuda:all", "--concurrent"}).concurrent);
+  const auto gate = std::get<GateOptions>(
+      parse({"gate", "--against", "old", "--device", "cuda:all", "--concurrent"}));
+  EXPECT_EQ(gate.cells, (Words{"--device", "cuda:all", "--concurrent"}));
 }
 
 TEST(Options, UnknownOptionsGetTheNearest) {
@@ -290,7 +301,7 @@ TEST(Options, HelpAndVersionAreTexts) {
 }
 
 TEST(Options, ListTakesDevices) {
-  EXPECT_EQ(std::get<ListOptions>(parse({"list"})).devices.size(), 1u);
+  EXPECT_TRUE(std::get<ListOptions>(parse({"list"})).devices.empty()) << "all";
   EXPECT_EQ(std::get<ListOptions>(parse({"list", "--device", "cpu,cuda:0"})).devices.size(), 2u);
 }
 

@@ -134,6 +134,10 @@ DeviceRequest request(DeviceRequest::Kind kind, int ordinal = 0) {
   return {.kind = kind, .ordinal = ordinal};
 }
 
+DeviceRequest by_uuid(const std::string& uuid) {
+  return {.kind = DeviceRequest::Kind::kUuid, .uuid = uuid};
+}
+
 using Kind = DeviceRequest::Kind;
 
 RunOptions options_on(const DeviceRequest& device) {
@@ -213,7 +217,7 @@ TEST(Plan, RepeatsAreMeasuredOnce) {
   options.variants = {"tiled", "tiled"};
   options.seq = {96, 192, 96};
   options.precisions = {Precision::kFp32, Precision::kFp32};
-  options.devices = {request(Kind::kCpu), request(Kind::kAuto), request(Kind::kCpu)};
+  options.devices = {request(Kind::kCpu), request(Kind::kAuto)};
   options.l2_states = {L2State::kHot, L2State::kHot};
   EXPECT_EQ(plan(options, kNoGpu).cells.size(), 2u);
 }
@@ -295,18 +299,75 @@ TEST(Devices, AutoIsTheFirstGpuElseTheCpuWithAWarning) {
   EXPECT_EQ(warnings, Words{"no GPU (this machine has no NVIDIA driver): running on the CPU"});
 }
 
-TEST(Devices, AreChosenOnceInTheUsersOrder) {
-  EXPECT_EQ(chosen({request(Kind::kCpu), request(Kind::kCuda, 1), request(Kind::kCudaAll),
-                    request(Kind::kCpu)},
-                   kTwoGpus),
-            (Words{"Some CPU", "GPU-1", "GPU-0"}));
+TEST(Devices, AreChosenInTheUsersOrder) {
+  EXPECT_EQ(
+      chosen({request(Kind::kCpu), request(Kind::kCuda, 1), request(Kind::kCuda, 0)}, kTwoGpus),
+      (Words{"Some CPU", "GPU-1", "GPU-0"}));
+  EXPECT_EQ(chosen({request(Kind::kCudaAll), request(Kind::kCpu)}, kTwoGpus),
+            (Words{"GPU-0", "GPU-1", "Some CPU"}));
+}
+
+TEST(Devices, OneNamedTwiceIsRefused) {
+  const auto refused = [](const std::vector<DeviceRequest>& requests) {
+    RunOptions options = on_cpu();
+    options.devices = requests;
+    return refusal<UsageError>(options, kTwoGpus);
+  };
+  EXPECT_EQ(refused({request(Kind::kCuda, 1), request(Kind::kCudaAll)}),
+            "--device names NVIDIA H200 GPU-1 twice, as cuda:1 and as cuda:all: name each device "
+            "once");
+  EXPECT_SAYS(refused({by_uuid("GPU-0"), request(Kind::kCuda, 0)}), "as GPU-0 and as cuda:0");
+  EXPECT_SAYS(refused({request(Kind::kCpu), request(Kind::kCpu)}), "the CPU twice");
+  // What auto turns out to be is not what the user named.
+  EXPECT_EQ(chosen({request(Kind::kAuto), request(Kind::kCuda, 0)}, kTwoGpus), Words{"GPU-0"});
+  EXPECT_EQ(chosen({request(Kind::kAuto), request(Kind::kCpu)}, kNoGpu, 1), Words{"Some CPU"});
+}
+
+TEST(Devices, GoByTheirUuidOrItsBeginning) {
+  EXPECT_EQ(chosen({by_uuid("GPU-1"), by_uuid("GPU-0")}, kTwoGpus), (Words{"GPU-1", "GPU-0"}));
+  RunOptions options = options_on(by_uuid("GPU-"));
+  EXPECT_SAYS(refusal<UsageError>(options, kTwoGpus),
+              "--device GPU- may be cuda:0 (GPU-0), cuda:1 (GPU-1): give more of the UUID");
+  EXPECT_EQ(chosen({by_uuid("GPU-")}, kOneGpu), Words{"GPU-0"});
+  EXPECT_EQ(chosen({by_uuid("MIG-1")}, kTwoGpus), Words{"GPU-1"});
+  options = options_on(by_uuid("GPU-2"));
+  EXPECT_SAYS(refusal<NoDeviceError>(options, kTwoGpus), "--device GPU-2: this machine has cuda:0");
+  EXPECT_SAYS(refusal<NoDeviceError>(options, kNoGpu), "--device cpu runs here");
+}
+
+TEST(Devices, AtTheSameTimeAreThoseThatCanDoTheSame) {
+  RunOptions options = options_on(request(Kind::kCudaAll));
+  options.devices.push_back(request(Kind::kCpu));
+  options.concurrent = true;
+  DeviceList devices = kTwoGpus;
+  devices.devices[1].sm = 75;  // no tensor_core there
+  for (const PlannedCell& planned : plan(options, devices).cells) {
+    const Cell& cell = planned.cell;
+    const bool has_company = cell.backend == Backend::kCuda && cell.variant != "tensor_core";
+    EXPECT_EQ(cell.concurrent_with, !has_company             ? Words{}
+                                    : cell.device == "GPU-0" ? Words{"GPU-1"}
+                                                             : Words{"GPU-0"})
+        << cell.id();
+  }
+  options.concurrent = false;
+  for (const PlannedCell& planned : plan(options, devices).cells) {
+    EXPECT_TRUE(planned.cell.concurrent_with.empty());
+  }
+}
+
+TEST(Devices, AtTheSameTimeTakesTwoGpus) {
+  RunOptions options = options_on(request(Kind::kCudaAll));
+  options.concurrent = true;
+  EXPECT_SAYS(refusal<UsageError>(options, kOneGpu), "--device names one: ");
+  options.devices = {request(Kind::kCpu)};
+  EXPECT_SAYS(refusal<UsageError>(options, kTwoGpus), "--device names none: give cuda:all");
 }
 
 TEST(Devices, OneThatIsNotHereSaysWhatIs) {
   EXPECT_SAYS(refusal<NoDeviceError>(options_on(request(Kind::kCuda, 1)), kOneGpu),
-              "--device cuda:1: this machine has cuda:0 only");
+              "--device cuda:1: this machine has cuda:0 (GPU-0) only");
   EXPECT_SAYS(refusal<NoDeviceError>(options_on(request(Kind::kCuda, 7)), kTwoGpus),
-              "cuda:0 to cuda:1 only");
+              "cuda:0 (GPU-0), cuda:1 (GPU-1) only");
   for (const DeviceRequest& asked : {request(Kind::kCuda, 0), request(Kind::kCudaAll)}) {
     const std::string message = refusal<NoDeviceError>(options_on(asked), kNoGpu);
     EXPECT_SAYS(message, "--device " + name_of(asked));

@@ -54,6 +54,18 @@ Result untimed(const std::string& variant, Status status, const std::string& rea
   return result;
 }
 
+TEST(Report, GpusOfOneModelAreToldApart) {
+  Device twin = gpu();
+  twin.uuid = "GPU-22222222-0000";
+  Result there = timed("tiled", 4000);
+  there.cell.device = twin.uuid;
+  there.cell.concurrent_with = {"GPU-1"};
+  const std::string text = table({timed("tiled", 4000), there}, {gpu(), twin}, std::nullopt);
+  EXPECT_NE(text.find("NVIDIA H200 (GPU-1), 4x96x256"), std::string::npos) << text;
+  EXPECT_NE(text.find("NVIDIA H200 (GPU-22222222), 4x96x256"), std::string::npos) << text;
+  EXPECT_NE(text.find("hot L2, 2 GPUs at once\n"), std::string::npos) << text;
+}
+
 TEST(Report, IsATableForEachDeviceProblemPrecisionAndCacheState) {
   Result exact = timed("cublas", 4000);
   exact.check->bit_exact = true;

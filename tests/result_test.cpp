@@ -27,10 +27,13 @@ TEST(Cell, IdNamesAllThatTellsTwoApart) {
   EXPECT_EQ(cell.id(), "tiled/cpu/B:4/S:96/Dm:256/R:48/H:4/D:32/fp32/hot");
   cell.backend = Backend::kCuda;
   cell.ordinal = 3;
+  cell.device = "GPU-1";
   cell.precision = Precision::kFp16;
   cell.l2 = L2State::kCold;
   cell.problem = {.batch = 1, .seq = 2, .model_dim = 3, .rank = 4, .kv_heads = 5, .head_dim = 6};
-  EXPECT_EQ(cell.id(), "tiled/cuda:3/B:1/S:2/Dm:3/R:4/H:5/D:6/fp16/cold");
+  EXPECT_EQ(cell.id(), "tiled/GPU-1/B:1/S:2/Dm:3/R:4/H:5/D:6/fp16/cold");
+  cell.concurrent_with = {"GPU-2", "GPU-3"};
+  EXPECT_EQ(cell.id(), "tiled/GPU-1/B:1/S:2/Dm:3/R:4/H:5/D:6/fp16/cold/concurrent:3");
 }
 
 TEST(Summary, IsOverAllSamplesWithTheRoundsSpread) {
@@ -117,13 +120,27 @@ TEST(Command, RepeatsACudaCellOfAFile) {
   cell.variant = "tiled";
   cell.backend = Backend::kCuda;
   cell.ordinal = 2;
+  cell.device = "GPU-6750905a-23f5-d4d2-6f98-a08ebac8ba1b";
   cell.inputs.file = "x.safetensors";
   const RunOptions options = read_back(command_of(cell));
-  EXPECT_EQ(name_of(options.devices.at(0)), "cuda:2");
+  EXPECT_EQ(name_of(options.devices.at(0)), cell.device);
+  EXPECT_FALSE(options.concurrent);
   EXPECT_EQ(options.threads, std::nullopt);
   EXPECT_EQ(options.inputs.file, "x.safetensors");
   EXPECT_TRUE(options.seq.empty());
   EXPECT_EQ(options.kv_heads.at(0), 4);
+}
+
+TEST(Command, RepeatsWhatIsMeasuredAtTheSameTimeToo) {
+  Cell cell;
+  cell.variant = "tiled";
+  cell.backend = Backend::kCuda;
+  cell.device = "GPU-b";
+  cell.concurrent_with = {"GPU-a", "GPU-c"};
+  const RunOptions options = read_back(command_of(cell));
+  EXPECT_TRUE(options.concurrent);
+  ASSERT_EQ(options.devices.size(), 3u);
+  EXPECT_EQ(name_of(options.devices[0]), "GPU-b");
 }
 
 TEST(Command, QuotesAFileForTheShell) {

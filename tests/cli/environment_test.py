@@ -1,9 +1,17 @@
 """Nothing around a run changes it: neither the locale nor Google Benchmark's variables."""
 
+import csv
+import fcntl
+import io
+import os
+import pty
+import shutil
+import struct
 import subprocess
+import termios
 
 import harness
-from harness import BRIEF, TINY
+from harness import BRIEF, COLD_START, TINY
 
 
 class Environment(harness.CliTest):
@@ -37,19 +45,29 @@ class Environment(harness.CliTest):
         self.assertEqual(self.files(), ["changed.json", "plain.json"])
 
     def test_decimal_comma(self):
-        locales = subprocess.run(["locale", "-a"], capture_output=True, text=True).stdout.split()
-        commas = [
-            name
-            for name in locales
-            if name.lower().replace("-", "") in ("de_de.utf8", "fr_fr.utf8")
-        ]
-        if not commas:
-            self.skipTest("no locale with a decimal comma is installed")
-        document, done = self.measured("a.json", LC_ALL=commas[0])
+        if not shutil.which("localedef"):
+            self.skipTest("no localedef to make a locale with a decimal comma")
+        # Made here, since few machines have one installed.
+        made = subprocess.run(
+            ["localedef", "-i", "de_DE", "-f", "UTF-8", str(self.folder / "de_DE.UTF-8")],
+            capture_output=True,
+            check=False,
+        )
+        comma = {"LOCPATH": str(self.folder), "LC_ALL": "de_DE.UTF-8"}
+        shown = subprocess.run(
+            ["locale", "decimal_point"], env={**os.environ, **comma}, capture_output=True, text=True
+        ).stdout
+        if shown.strip() != ",":
+            self.skipTest(f"localedef made no locale with a decimal comma: {made.stderr}")
+        document, done = self.measured("a.json", **comma)
         self.assertRegex(done.stdout, r"naive +\d+\.\d+ ")
         self.assertIsInstance(document["cells"][0]["summary"]["median_ns"], float)
-        refused = self.run_program("--time-budget", "0,5", env=self.environment(LC_ALL=commas[0]))
+        refused = self.run_program("--time-budget", "0,5", env=self.environment(**comma))
         self.ends_with_one_line(refused, 2, "--time-budget")
+        exported = self.run_program("export", "a.json", "--to", "csv", env=self.environment(**comma))
+        self.ends(exported, 0)
+        [row] = csv.DictReader(io.StringIO(exported.stdout, newline=""))
+        self.assertEqual(float(row["median_ns"]), document["cells"][0]["summary"]["median_ns"])
 
     def test_unknown_locale(self):
         self.measured("a.json", LC_ALL="xx_YY.UTF-8")
@@ -60,6 +78,73 @@ class Environment(harness.CliTest):
         )
         self.ends(done, 0)
         self.document(done.stdout)
+
+
+class Terminal(harness.CliTest):
+    def on_a_terminal(self, columns):
+        """What a run shows on a terminal so wide, and what it prints elsewhere."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = self.start(
+            *COLD_START, *TINY, *("--variant naive,tiled --rounds 2 --json a.json").split(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
+        )
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 4096):
+                shown += part
+        except OSError:  # how a terminal says that nobody is left
+            pass
+        os.close(ours)
+        printed = process.communicate(timeout=60)[0].decode()
+        self.assertEqual(process.returncode, 0)
+        return shown.decode(), printed
+
+    def test_progress_takes_itself_back_whatever_the_width(self):
+        for columns in (1, 2, 20, 80, 500):
+            with self.subTest(columns=columns):
+                shown, printed = self.on_a_terminal(columns)
+                progress, _, notes = shown.rpartition("\r\x1b[K")
+                lines = progress.split("\r\x1b[K")
+                self.assertGreater(len(lines), 5)
+                for line in lines:  # one that reaches the last column may wrap
+                    self.assertLess(len(line), max(columns, 1), line)
+                    self.assertNotIn("\n", line)
+                self.assertNotIn("\x1b", printed + notes)
+                self.assertIn("wrote a.json", notes)
+        self.assertTrue(any("round 2 of naive" in line for line in lines))
+
+    def test_no_progress_where_there_is_no_terminal(self):
+        done = self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", "a.json")
+        self.ends(done, 0)
+        self.assertNotRegex(done.stdout + done.stderr, r"[\r\x1b]")
+
+
+class Neighbours(harness.CliTest):
+    def test_two_runs_write_one_document(self):
+        """The last one's is left, whole; nobody waits and nothing else is left."""
+        words = [*COLD_START, *TINY, *("--variant naive,tiled --rounds 2 --quiet --json a.json").split()]
+        runs = [self.start(*words, "--seed", str(seed)) for seed in (1, 2, 3)]
+        self.assertEqual([run.wait(timeout=60) for run in runs], [0, 0, 0])
+        document = self.document(self.folder / "a.json")
+        self.assertIsNotNone(document["finished_at"])
+        self.assertEqual(len({cell["inputs"]["seed"] for cell in document["cells"]}), 1)
+        self.assertEqual(self.files(), ["a.json"])
+
+    def test_a_document_that_another_program_holds(self):
+        with open(self.folder / "a.json", "w+", encoding="utf-8") as held:
+            held.write("theirs")
+            held.flush()
+            fcntl.flock(held, fcntl.LOCK_EX)
+            done = self.run_program(
+                *BRIEF, *TINY, "--variant", "naive", "--quiet", "--json", "a.json"
+            )
+            self.ends(done, 0)
+            # Replaced, not written into: who holds the old one still reads it.
+            held.seek(0)
+            self.assertEqual(held.read(), "theirs")
+        self.document(self.folder / "a.json")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """Bad input ends with one line that names what is at fault, and leaves nothing behind."""
 
 import os
+import shutil
 import signal
+import subprocess
 import unittest
 
 import harness
-from harness import BRIEF, TINY
+from harness import BRIEF, COLD_START, TINY
 
 USAGE = 2
 NOTHING_RAN = 77
+KEPT = str(harness.ROOT / "results" / "h200" / "2026-11-29T183726-fe9e9e3b95.json")
 
 
 class Usage(harness.CliTest):
@@ -176,11 +179,88 @@ class Files(harness.CliTest):
                 self.ends_with_one_line(done, USAGE, path)
                 self.assertEqual(self.files(), before)
 
-    @unittest.skipIf(os.geteuid() == 0, "root can write everywhere")
     def test_unwritable_folder(self):
-        (self.folder / "locked").mkdir(mode=0o500)
-        done = self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", "locked/a.json")
-        self.ends_with_one_line(done, USAGE, "locked/a.json", "ermission")
+        (self.folder / "locked").mkdir(mode=0o555)
+        self.folder.chmod(0o755)
+        # Root can write everywhere: somebody else is asked.
+        who = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+
+        def run(*words):
+            return subprocess.run(
+                [harness.PROGRAM, *words],
+                cwd=self.folder,
+                env=self.environment(HOME="/"),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                **who,
+            )
+
+        try:
+            run("--version")
+        except PermissionError:
+            self.skipTest("the program is where others cannot run it")
+        quick = [*BRIEF, *TINY, "--variant", "naive"]
+        for words in (
+            [*quick, "--json", "locked/a.json"],
+            [*quick, "--json", "locked/new/a.json"],
+            [*quick, "--json", "-", "--save", "locked/a.safetensors"],
+            ["export", KEPT, "--to", "csv", "--output", "locked/a.csv"],
+        ):
+            with self.subTest(words=words):
+                path = next(word for word in words if word.startswith("locked/"))
+                self.ends_with_one_line(run(*words), USAGE, path, "ermission")
+
+    def on_a_small_disk(self, size, *words):
+        """Run on a file system of so many bytes, which goes with its process; its files are left in
+        the folder `saved`."""
+        for name in ("disk", "saved"):
+            (self.folder / name).mkdir(exist_ok=True)
+        script = (
+            f"mount -t tmpfs -o size={size} tmpfs disk || exit 99; cd disk; "
+            '"$@"; code=$?; cp -a . ../saved; exit $code'
+        )
+        done = subprocess.run(
+            ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", harness.PROGRAM, *words],
+            cwd=self.folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode == 99 or "unshare" in done.stderr:
+            self.skipTest("no file system can be mounted here")
+        return done
+
+    @unittest.skipUnless(shutil.which("unshare"), "no unshare")
+    def test_full_disk(self):
+        quick = [*BRIEF, *TINY, "--variant", "naive"]
+        full = "No space left"
+        # Not even the plan fits.
+        long = [word if word != "8" else "8,9,10,11" for word in quick]
+        done = self.on_a_small_disk("4k", *long, "--json", "a.json")
+        self.ends_with_one_line(done, USAGE, "'a.json'", full)
+        self.assertEqual(self.files(), [])
+        # The plan fits, what was measured does not: the former is left, whole.
+        done = self.on_a_small_disk(
+            "16k", *COLD_START, *TINY, *("--variant naive --rounds 9 --json a.json").split()
+        )
+        self.ends_with_one_line(done, USAGE, "'a.json'", full)
+        self.assertEqual(self.files(), ["saved/a.json"])
+        self.assertIsNone(self.document(self.folder / "saved" / "a.json")["finished_at"])
+        (self.folder / "saved" / "a.json").unlink()
+        shape = "--batch 1 --seq 64 --model-dim 32 --rank 4 --kv-heads 2 --head-dim 8".split()
+        for words, path in (
+            ([*BRIEF, *shape, "--variant", "naive", "--json", "-", "--save", "a.safetensors"], "a.safetensors"),
+            (["export", KEPT, "--to", "csv", "--output", "a.csv"], "a.csv"),
+        ):
+            with self.subTest(path=path):
+                done = self.on_a_small_disk("4k", *words)
+                self.ends_with_one_line(done, USAGE, f"'{path}'", full)
+                self.assertEqual(self.files(), [])
 
     def test_tensors_that_cannot_be_saved(self):
         for path in (".", "no/such/folder/a.safetensors"):

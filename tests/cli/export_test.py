@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import statistics
 import subprocess
 import unittest
@@ -187,7 +188,7 @@ class Tables(ExportCase):
             self.assertNotIn(None, row)
             self.assertEqual(float(row["median_ns"]), cell["summary"]["median_ns"])
             self.assertEqual(float(row["frobenius_error"]), cell["check"]["frobenius_error"])
-            self.assertEqual(row["command"], cell["command"])
+            self.assertEqual(row["command"], cell["command"].replace("cuda:0", cell["device"]))
         skipped = next(
             csv.DictReader(io.StringIO(self.exported("csv", document=WITH_SKIPPED), newline=""))
         )
@@ -229,6 +230,29 @@ class Tables(ExportCase):
         self.assertIn("</testcase> &", message)
         self.assertIn("\\x1b[31m", message)
         self.assertIn("\u00e9", message)
+
+
+class Strangers(ExportCase):
+    def test_names_drive_no_reader(self):
+        """Formulas, markup and control characters in what a document may hold as text."""
+        document = json.loads(WITH_SKIPPED.read_text(encoding="utf-8"))
+        for device in document["devices"]:
+            device["name"] = "=cmd|'/c calc'!A1 \x1b[31m\x9b | <b> `x`"
+        document["cells"][0]["reason"] = "@SUM(1) \x07\x1b]0;x\x07 | <script>"
+        document["cells"][1]["inputs"] = {"file": "+1-\x1b[2J <b>|.safetensors"}
+        (self.folder / "a.json").write_text(json.dumps(document), encoding="utf-8")
+        for form in ("gbench", "gbench-ci", "bmf", "gha", "hyperfine", "csv", "md", "junit"):
+            with self.subTest(form=form):
+                done = self.run_program("export", "a.json", "--to", form)
+                self.ends(done, 0)
+                for control in ("\x1b", "\x07", "\x9b"):
+                    self.assertNotIn(control, done.stdout + done.stderr)
+        for row in csv.reader(io.StringIO(self.exported("csv", document="a.json"), newline="")):
+            for field in row:
+                self.assertNotRegex(field, r"\A[=+@\t\r]|\A-(?![0-9.]+(e-?[0-9]+)?\Z)")
+        for line in self.exported("md", document="a.json").splitlines():
+            self.assertNotRegex(line, r"<(b|script)>")
+            self.assertEqual(len(re.findall(r"(?<!\\)\|", line)), 12)
 
 
 class Files(ExportCase):

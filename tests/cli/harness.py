@@ -52,6 +52,19 @@ def schema_errors(document):
     ]
 
 
+def id_of(cell):
+    """Of a cell of a document, which may be older and name GPUs by their index in its own id."""
+    place = cell["device"] if cell["backend"] == "cuda" else "cpu"
+    p = cell["problem"]
+    gpus = 1 + len(cell.get("concurrent_with", []))
+    return (
+        f"{cell['variant']}/{place}/B:{p['batch']}/S:{p['seq']}/Dm:{p['model_dim']}/R:{p['rank']}"
+        f"/H:{p['kv_heads']}/D:{p['head_dim']}/{cell['precision']}/{cell['l2']}"
+        + (f"/copy:{cell['copy']}" if "copy" in cell else "")
+        + (f"/concurrent:{gpus}" if gpus > 1 else "")
+    )
+
+
 class CliTest(unittest.TestCase):
     maxDiff = None
 
@@ -133,14 +146,9 @@ class CliTest(unittest.TestCase):
         return document
 
     def consistent(self, cell):
-        place = f"cuda:{cell['ordinal']}" if cell["backend"] == "cuda" else "cpu"
-        p = cell["problem"]
-        self.assertEqual(
-            cell["id"],
-            f"{cell['variant']}/{place}/B:{p['batch']}/S:{p['seq']}/Dm:{p['model_dim']}/R:{p['rank']}"
-            f"/H:{p['kv_heads']}/D:{p['head_dim']}/{cell['precision']}/{cell['l2']}"
-            + (f"/copy:{cell['copy']}" if "copy" in cell else ""),
-        )
+        # Documents before 2026-11-30 name a GPU by its index.
+        older = cell["id"].replace(f"/cuda:{cell['ordinal']}/", f"/{cell['device']}/")
+        self.assertEqual(older, id_of(cell))
         for measured in cell["rounds"]:
             self.assertEqual(len(measured["samples_ns"]), len(measured["long_ns"]))
             launches = measured["long_launches"] - measured["short_launches"]

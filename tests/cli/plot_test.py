@@ -251,6 +251,13 @@ class Plot(harness.CliTest):
         for path in ("0.json", "1.json"):
             (self.folder / f"picture.{'svg' if path[0] == '0' else 'png'}").unlink()
         self.refused(self.plot("devices", "0.json"), "2 to", "of 1")
+        # A GPU that was measured beside another is not taken for the same alone.
+        for cell in two["cells"]:
+            cell.update(device=one["cells"][0]["device"], concurrent_with=["GPU-another-of-them"])
+        two["devices"][0]["uuid"] = one["devices"][0]["uuid"]
+        self.figure("devices", one, two)
+        self.ends(self.plot("devices", "0.json", "1.json"), 0)
+        self.assertTrue([t for t in self.texts() if "NVIDIA H200, 2 GPUs at once" in t])
 
     def test_foreign_names_are_only_text(self):
         document = self.hot()

@@ -94,7 +94,7 @@ class Run(harness.CliTest):
 
     def test_named_twice_runs_once(self):
         done = self.run_program(
-            "--dry-run", "--device", "cpu,cpu", "--variant", "naive,naive", "--seq", "8,8"
+            "--dry-run", "--device", "cpu", "--variant", "naive,naive", "--seq", "8,8"
         )
         self.ends(done, 0)
         self.assertEqual(len(done.stdout.splitlines()), 1)

@@ -116,12 +116,27 @@ class Schema(harness.CliTest):
         self.refuses(lambda d: passed_cell(d)["problem"].update(seq=8.5))
         self.refuses(lambda d: passed_cell(d)["problem"].update(seq="8"))
         self.refuses(lambda d: passed_cell(d).update(threads=0))
+        # Only GPUs have company, and no company is none told.
+        for uuids in (["GPU-1"], [], "GPU-1"):
+            self.refuses(lambda d, uuids=uuids: passed_cell(d).update(concurrent_with=uuids))
         self.refuses(lambda d: passed_cell(d).update(inputs={"distribution": "normal"}))
         self.refuses(
             lambda d: passed_cell(d).update(
                 inputs={"distribution": "normal", "seed": 0, "file": "a"}
             )
         )
+
+    def test_company_of_a_gpu(self):
+        def on_gpu(document, company):
+            gpu = "GPU-6750905a-23f5-d4d2-6f98-a08ebac8ba1b"
+            cell = passed_cell(document)
+            cell.update(backend="cuda", device=gpu, threads=0, **company)
+            cell["id"] = harness.id_of(cell)
+
+        self.takes(lambda d: on_gpu(d, {}))
+        self.takes(lambda d: on_gpu(d, {"concurrent_with": ["GPU-1", "MIG-2"]}))
+        for uuids in ([], ["cuda:1"], ["GPU-1", "GPU-1"]):
+            self.refuses(lambda d, uuids=uuids: on_gpu(d, {"concurrent_with": uuids}))
 
     def test_refuses_a_time_beside_a_wrong_answer(self):
         wrong = {
