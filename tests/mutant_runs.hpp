@@ -20,10 +20,17 @@
 
 namespace mla_bench {
 
+// Whether the reason has one of the parts that stand between bars.
+inline bool says_one_of(const std::string& reason, std::string_view parts) {
+  const std::size_t bar = parts.find('|');
+  return reason.find(parts.substr(0, bar)) != std::string::npos ||
+         (bar != std::string_view::npos && says_one_of(reason, parts.substr(bar + 1)));
+}
+
 // What caught a mutant, by the result of its cell; empty where nothing did as it should.
 inline std::string caught_by(const Mutant& mutant, const Result& result) {
   const bool as_expected = name_of(result.status) == mutant.status && !mutant.status.empty() &&
-                           result.reason.find(mutant.says) != std::string::npos;
+                           says_one_of(result.reason, mutant.says);
   const bool is_silent = result.status == Status::kPassed || result.reason.empty();
   if (!as_expected || is_silent || result.summary) {
     return "";
@@ -37,7 +44,7 @@ inline std::string caught_by(const Mutant& mutant, const Result& result) {
   const auto says = [&result](std::string_view part) {
     return result.reason.find(part) != std::string::npos;
   };
-  if (says("unwritten")) {
+  if (says("unwritten") || says(kNeverWritten)) {
     return "poison" + when;
   }
   if (says(kKept)) {

@@ -81,7 +81,8 @@ struct Mutant {
   std::string_view name;
   std::string_view fault;  // in words
   Recipe recipe;
-  // How it is run, and what the tool must answer: a part of the cell's reason.
+  // How it is run, and what the tool must answer: a part of the cell's reason, or one of several
+  // between bars where the size of the problem decides which check sees it first.
   std::string_view says;
   Precision precision = Precision::kFp32;
   std::string_view inputs = "normal";
@@ -96,6 +97,7 @@ inline constexpr std::string_view kBeyond = "beyond their bound, worst ";
 inline constexpr std::string_view kTogether = "of the elements taken together; a correct ";
 inline constexpr std::string_view kOutlier = "an element is further off than the rounding errors";
 inline constexpr std::string_view kUnwritten = "elements of kv unwritten; ";
+inline constexpr std::string_view kNeverWritten = "elements were never written";
 inline constexpr std::string_view kKept = "so results are kept between launches";
 
 inline constexpr std::array kMutants{
@@ -191,7 +193,7 @@ inline constexpr std::array kMutants{
     Mutant{"late",
            "the output is written after the check",
            {.defect = Defect::kWritesLate},
-           kUnwritten},
+           kNeverWritten},
     Mutant{"skips_later",
            "only the first launch works",
            {.defect = Defect::kSkipsLater},
@@ -291,7 +293,7 @@ inline constexpr std::array kMutants{
     Mutant{"latent_bf16",
            "fp32 with the latent rounded to BF16",
            {.latent = Rounding::kBf16, .claims_tensor_cores = true},
-           kTogether},
+           "beyond their bound, worst |of the elements taken together; a correct "},
     Mutant{"latent_bf16_as_tf32",
            "TF32 with the latent rounded to BF16",
            {.operands = Rounding::kTf32, .latent = Rounding::kBf16},
