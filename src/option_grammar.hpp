@@ -1,0 +1,108 @@
+// The words of one command: which options it has, and what the texts that stand behind them mean.
+//
+// cxxopts splits the line into options and their texts. What the texts mean is decided here: its
+// own number parsing takes prefixes ("1e-3x"), and its lists split file names at commas. Every
+// reader throws UsageError that names the option and says what it takes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cxxopts.hpp>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "errors.hpp"
+#include "text.hpp"
+
+namespace mla_bench {
+
+using Parsed = cxxopts::ParseResult;
+
+// One option of a command; `value` is what --help calls its value, null for a flag.
+struct OptionRow {
+  const char* name;
+  const char* value;
+  const char* help;
+};
+
+// Title of the options that --help leaves out.
+inline constexpr const char* kHidden = "Hidden";
+
+struct OptionGroup {
+  const char* title;
+  std::vector<OptionRow> rows;
+};
+
+// A command's options, and the order of its groups for --help, which cxxopts would sort by name.
+struct Grammar {
+  cxxopts::Options options;
+  std::vector<std::string> titles;
+  std::map<std::string, bool> takes_list;  // of the options that take a value
+
+  std::string help() const { return options.help(titles); }
+};
+
+Grammar grammar_of(const std::string& program, const std::string& purpose,
+                   const std::vector<OptionGroup>& groups);
+
+inline constexpr OptionRow kHelp{"help", nullptr, "this text"};
+
+std::vector<OptionRow> with(std::vector<OptionRow> rows, const OptionRow& row);
+
+// Reads a line, the command's name first, and refuses what the grammar does not have.
+Parsed parse(Grammar& grammar, std::span<const char* const> argv);
+
+// ---- what stands behind an option
+
+std::vector<std::string> list_of(const Parsed& parsed, const std::string& option);
+
+// Whole numbers from 1.
+std::vector<std::int64_t> sizes_of(const Parsed& parsed, const std::string& option);
+
+std::optional<std::string> text_of(const Parsed& parsed, const std::string& option);
+
+double seconds_of(const Parsed& parsed, const std::string& option, double fallback, double least);
+
+std::optional<int> count_of(const Parsed& parsed, const std::string& option, int least, int most);
+
+// A number of that unit, in words for the error.
+double positive_of(const Parsed& parsed, const std::string& option, double fallback,
+                   const std::string& unit, double least, double most);
+
+// The documents on a command line; at least one.
+std::vector<std::string> files_of(const Parsed& parsed, const std::string& command);
+
+// The values whose names are listed, in the user's order.
+template <typename Value>
+std::vector<Value> values_of(const Parsed& parsed, const std::string& option,
+                             std::span<const Value> valid) {
+  std::vector<std::string> names;
+  for (const Value value : valid) {
+    names.emplace_back(name_of(value));
+  }
+  std::vector<Value> values;
+  for (const std::string& item : list_of(parsed, option)) {
+    const auto found = std::find(names.begin(), names.end(), item);
+    if (found == names.end()) {
+      throw UsageError("--" + option + ": " + unknown_name(option, item, names));
+    }
+    values.push_back(valid[static_cast<std::size_t>(found - names.begin())]);
+  }
+  return values;
+}
+
+// The one value of an option that takes one of a few names.
+template <typename Value>
+std::optional<Value> value_of(const Parsed& parsed, const std::string& option,
+                              std::span<const Value> valid) {
+  const std::vector<Value> values = values_of<Value>(parsed, option, valid);
+  if (values.size() > 1) {
+    throw UsageError("--" + option + " takes one value, not a list");
+  }
+  return values.empty() ? std::nullopt : std::optional(values.front());
+}
+
+}  // namespace mla_bench
