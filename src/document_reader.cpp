@@ -51,7 +51,7 @@ bool is_variant_name(std::string_view text) {
 void check_cell(const Result& result, const std::vector<DocumentDevice>& devices) {
   const Cell& cell = result.cell;
   if (!is_variant_name(cell.variant)) {
-    throw UsageError("'" + printable(cell.variant) + "' cannot be the name of a variant");
+    throw UsageError(in_quotes(cell.variant) + " cannot be the name of a variant");
   }
   const Problem& problem = cell.problem;
   for (const std::int64_t size : {problem.batch, problem.seq, problem.model_dim, problem.rank,
@@ -69,14 +69,14 @@ void check_cell(const Result& result, const std::vector<DocumentDevice>& devices
     });
   };
   if (!is_known(cell.backend, cell.device)) {
-    throw UsageError("its device '" + printable(cell.device) + "' is not among the devices");
+    throw UsageError("its device " + in_quotes(cell.device) + " is not among the devices");
   }
   std::unordered_set<std::string> gpus{cell.device};
   for (const std::string& uuid : cell.concurrent_with) {
     if (cell.backend != Backend::kCuda || !is_known(Backend::kCuda, uuid) ||
         !gpus.insert(uuid).second) {
-      throw UsageError("key 'concurrent_with' names '" + printable(uuid) +
-                       "', which is no other GPU of the document");
+      throw UsageError("key 'concurrent_with' names " + in_quotes(uuid) +
+                       ", which is no other GPU of the document");
     }
   }
   for (std::size_t i = 0; i < result.rounds.size(); ++i) {
@@ -121,7 +121,7 @@ std::vector<Result> cells_from_json(const Json& cells, std::vector<NumberLists> 
       }
       check_cell(result, devices);
       if (!seen.insert(id_of(key_of(result.cell))).second) {
-        throw UsageError("the cell " + printable(result.cell.id()) + " stands there twice");
+        throw UsageError("the cell " + in_quotes(result.cell.id()) + " stands there twice");
       }
       results.push_back(std::move(result));
     } catch (const UsageError& error) {
@@ -138,7 +138,7 @@ RecordedDocument document_from_json(const Json& json, std::vector<NumberLists> s
                                     Detail detail) {
   const auto schema = get<std::string>(json, "schema");
   if (schema != kDocumentSchema) {
-    throw UsageError("it is of schema '" + printable(schema) + "', and this mla-bench reads '" +
+    throw UsageError("it is of schema " + in_quotes(schema) + ", and this mla-bench reads '" +
                      std::string(kDocumentSchema) +
                      "': run it again, or use the mla-bench of then");
   }
@@ -158,7 +158,7 @@ RecordedDocument document_from_json(const Json& json, std::vector<NumberLists> s
   document.finished_at = get_optional<std::string>(json, "finished_at").value_or("");
   for (const std::string& time : {document.started_at, document.finished_at}) {
     if (!is_time(time) && !(time.empty() && &time != &document.started_at)) {
-      throw UsageError("'" + printable(time) + "' is no time such as 2026-11-29T16:03:00Z");
+      throw UsageError(in_quotes(time) + " is no time such as 2026-11-29T16:03:00Z");
     }
   }
   document.ended_by_signal = get<int>(json, "ended_by_signal");

@@ -190,7 +190,7 @@ TensorEntry find_entry(const TensorFile& file, const std::string& name) {
 TensorEntry input_entry(const TensorFile& file, const std::string& name, bool may_have_three) {
   const TensorEntry tensor = find_entry(file, name);
   if (!stored_type_of(tensor.dtype)) {
-    throw file_error(file.path, "tensor '" + name + "' is " + quoted_name(tensor.dtype) +
+    throw file_error(file.path, "tensor '" + name + "' is " + in_quotes(tensor.dtype) +
                                     "; it may be F32, BF16 or F16");
   }
   const std::size_t dimensions = tensor.shape.size();
@@ -284,7 +284,7 @@ Heads heads_of(const TensorFile& file, const TensorEntry& w_up,
   }
   const std::optional<std::int64_t> stated = parse_integer(found->second);
   if (!stated) {
-    throw file_error(file.path, "metadata kv_heads is " + quoted_name(found->second) +
+    throw file_error(file.path, "metadata kv_heads is " + in_quotes(found->second) +
                                     ", not a number; --kv-heads overrides it");
   }
   return {*stated, split_columns(file, columns, *stated, "metadata kv_heads")};

@@ -40,7 +40,7 @@ Planted planted_from_json(const Json& json) {
   const std::optional<std::string> text = get_optional<std::string>(json, "planted");
   const std::optional<Planted> planted = text ? planted_from(*text) : Planted{};
   if (!planted) {
-    throw UsageError("key 'planted' has the unknown value '" + printable(*text) + "'");
+    throw UsageError("key 'planted' has the unknown value " + in_quotes(*text));
   }
   return *planted;
 }

@@ -96,8 +96,7 @@ Value get_named(const Json& json, const char* key, std::span<const Value> valid)
       return value;
     }
   }
-  throw UsageError("key '" + std::string(key) + "' has the unknown value '" + printable(name) +
-                   "'");
+  throw UsageError("key '" + std::string(key) + "' has the unknown value " + in_quotes(name));
 }
 
 // Keeps a key only where there is a value.

@@ -133,8 +133,8 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
 
   bool key(std::string& name) override {
     if (!is_new(name)) {
-      return fail(level_ == Level::kTop ? "the header has two entries " + quoted_name(name)
-                                        : entry() + " has two keys " + quoted_name(name));
+      return fail(level_ == Level::kTop ? "the header has two entries " + in_quotes(name)
+                                        : entry() + " has two keys " + in_quotes(name));
     }
     key_ = name;
     if (level_ == Level::kTop) {
@@ -145,7 +145,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       }
     } else if (level_ == Level::kTensor && name != "dtype" && name != "shape" &&
                name != "data_offsets") {
-      return fail(entry() + " has the unknown key " + quoted_name(name) +
+      return fail(entry() + " has the unknown key " + in_quotes(name) +
                   "; it takes dtype, shape and data_offsets");
     }
     return true;
@@ -195,7 +195,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
 
   std::string entry() const {
     return in_metadata_ ? std::string(kMetadataName)
-                        : "tensor " + quoted_name(header.tensors.back().name);
+                        : "tensor " + in_quotes(header.tensors.back().name);
   }
 
   std::string where() const { return key_ + " of " + entry(); }
@@ -212,7 +212,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       case Level::kTop:
         return fail(entry() + " is " + what + ", not an object");
       case Level::kStrings:
-        return fail("the value of " + quoted_name(key_) + " in " + std::string(kMetadataName) +
+        return fail("the value of " + in_quotes(key_) + " in " + std::string(kMetadataName) +
                     " is " + what + ", not a string");
       default:
         return fail(where() + " is or holds " + what + ", but takes " +
@@ -252,7 +252,7 @@ std::optional<std::int64_t> shape_bytes(const std::vector<std::int64_t>& shape,
 // One described tensor, checked by itself.
 TensorEntry checked(const std::string& path, Described described, std::int64_t data_begin,
                     std::int64_t data_bytes) {
-  const std::string name = "tensor " + quoted_name(described.name);
+  const std::string name = "tensor " + in_quotes(described.name);
   const std::vector<std::int64_t>& offsets = *described.offsets;
   if (offsets.size() != 2) {
     throw file_error(path, name + ": data_offsets must be [begin, end]");
@@ -298,11 +298,11 @@ void check_coverage(const std::string& path, std::vector<TensorEntry>& tensors,
   std::int64_t covered = data_begin;
   for (const TensorEntry& tensor : tensors) {
     if (tensor.begin < covered) {
-      throw file_error(path, "tensor " + quoted_name(tensor.name) + " overlaps the one before it");
+      throw file_error(path, "tensor " + in_quotes(tensor.name) + " overlaps the one before it");
     }
     if (tensor.begin > covered) {
       throw file_error(path, std::to_string(tensor.begin - covered) + " bytes before tensor " +
-                                 quoted_name(tensor.name) + " belong to no tensor");
+                                 in_quotes(tensor.name) + " belong to no tensor");
     }
     covered += tensor.bytes;
   }
@@ -440,14 +440,8 @@ class TemporaryFile {
 
 }  // namespace
 
-std::string quoted_name(std::string_view name) {
-  constexpr std::size_t kLongest = 200;  // a header may hold a name of a hundred million bytes
-  const bool is_long = name.size() > kLongest;
-  return "'" + printable(name.substr(0, kLongest)) + (is_long ? "...'" : "'");
-}
-
 UsageError file_error(const std::string& path, const std::string& problem) {
-  return UsageError("file " + quoted_name(path) + ": " + problem);
+  return UsageError("file " + in_quotes(path) + ": " + problem);
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -486,7 +480,7 @@ std::vector<std::byte> read_tensor(const TensorFile& file, const TensorEntry& te
   std::vector<std::byte> data(static_cast<std::size_t>(tensor.bytes));
   stream.seekg(tensor.begin);
   if (!stream.read(reinterpret_cast<char*>(data.data()), tensor.bytes)) {
-    throw file_error(file.path, "tensor " + quoted_name(tensor.name) +
+    throw file_error(file.path, "tensor " + in_quotes(tensor.name) +
                                     " cannot be read; did the file change meanwhile?");
   }
   return data;

@@ -63,9 +63,8 @@ void write_tensor_file(const std::string& path, std::span<const TensorView> tens
 // Throws UsageError where no file can be written to `path`, so that this is known before the work.
 void check_tensor_file_can_be_written(const std::string& path);
 
-// For messages: a file's or tensor's name, quoted, control characters escaped, cut where it is
-// long; a shape as "(4, 96, 256)"; and the error of a file, which says what is wrong with it.
-std::string quoted_name(std::string_view name);
+// For messages: a shape as "(4, 96, 256)"; and the error of a file, which says what is wrong with
+// it.
 std::string shape_text(const std::vector<std::int64_t>& shape);
 UsageError file_error(const std::string& path, const std::string& problem);
 

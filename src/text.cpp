@@ -190,6 +190,18 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t kLongest = 200;
+  std::size_t end = std::min(text.size(), kLongest);
+  const auto is_continuation = [&](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
+  };
+  while (end < text.size() && end > 0 && is_continuation(end)) {
+    --end;  // not within a character
+  }
+  return "'" + printable(text.substr(0, end)) + (end < text.size() ? "...'" : "'");
+}
+
 std::string shell_word(std::string_view text) {
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

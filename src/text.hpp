@@ -44,6 +44,10 @@ std::string unknown_name(std::string_view kind, std::string_view unknown,
 // Control characters as \xNN, so that a stranger's text cannot drive a terminal.
 std::string printable(std::string_view text);
 
+// The same in quotes, and no more of it than a line holds: a stranger's file may have a name of a
+// hundred million bytes.
+std::string in_quotes(std::string_view text);
+
 // As one shell word: quoted only where it must be.
 std::string shell_word(std::string_view text);
 

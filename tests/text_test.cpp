@@ -138,6 +138,16 @@ TEST(Text, NoByteOfAC1ControlIsLeftOver) {
   EXPECT_EQ(printable("\u4e1b"), "\u4e1b") << "0x9b inside a longer character";
 }
 
+TEST(Text, AQuoteIsNoLongerThanALineHolds) {
+  EXPECT_EQ(in_quotes("tiled"), "'tiled'");
+  EXPECT_EQ(in_quotes(""), "''");
+  EXPECT_EQ(in_quotes(std::string(200, 'a')), "'" + std::string(200, 'a') + "'");
+  EXPECT_EQ(in_quotes(std::string(201, 'a')), "'" + std::string(200, 'a') + "...'");
+  EXPECT_LE(in_quotes(std::string(100'000, '\x7f')).size(), 1000u);
+  EXPECT_EQ(in_quotes(std::string(199, 'a') + "\u00e9b"), "'" + std::string(199, 'a') + "...'")
+      << "no half of a character";
+}
+
 TEST(Text, QuotesOnlyWhereAShellNeedsIt) {
   EXPECT_EQ(shell_word("fp32"), "fp32");
   EXPECT_EQ(shell_word("results/a-b_c.json"), "results/a-b_c.json");
