@@ -409,9 +409,9 @@ class CudaExecutor final : public Executor {
     make_current();
     // Non-blocking: no implicit order with what a library does on the default stream.
     stream_ = make_stream(cudaStreamNonBlocking);
-    // Not cudaCtxResetPersistingL2Cache(): a process that has called it takes 0.18 us more for every
-    // launch once it has made some thousands of graph nodes (H200, driver 580). A new context has
-    // no lines that L2 was asked to keep; a variant that asks for some has to give them back.
+    // Not cudaCtxResetPersistingL2Cache(): a process that has called it takes 0.18 us more for
+    // every launch once it has made some thousands of graph nodes (H200, driver 580). A new context
+    // has no lines that L2 was asked to keep; a variant that asks for some has to give them back.
     device_.free_memory = free_device_memory();
   }
 

@@ -16,7 +16,7 @@ namespace mla_bench {
 struct Effort {
   double warmup_s = 0.5;        // at most; ends early when times have settled
   int samples = 31;             // of a round, fewer where a launch is long
-  bool times_only = false;      // no floors, no host latency
+  bool times_only = false;      // no floors, no host latency, no proof that cold is cold
   bool measure_plants = false;  // by how much planted work slows its launches down
 };
 

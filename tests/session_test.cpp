@@ -333,6 +333,16 @@ TEST(SessionPlants, TimesOnlyLeavesOutWhatStandsBeside) {
   EXPECT_FALSE(result.floors);
   EXPECT_FALSE(result.api_latency_ns);
   EXPECT_TRUE(result.check && result.check->passed);
+
+  Cell cold = cell;
+  cold.l2 = L2State::kCold;
+  for (const bool times_only : {true, false}) {
+    ASSERT_EQ(session.open(cold, {.warmup_s = 0, .times_only = times_only}, std::nullopt).status,
+              Status::kPassed);
+    const Result closed = session.close(cold.id());
+    EXPECT_EQ(closed.status, Status::kPassed) << closed.reason;
+    EXPECT_EQ(closed.cold_proof.has_value(), !times_only);
+  }
 }
 
 TEST(SessionAnchors, HaveTimesAndAHash) {
