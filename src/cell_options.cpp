@@ -28,7 +28,7 @@ InputSource inputs_of(const Parsed& parsed) {
       .distribution = Distribution::kNormal, .seed = 0, .file = text_of(parsed, "input")};
   const std::vector<Distribution> chosen =
       values_of<Distribution>(parsed, "inputs", kDistributions);
-  if (source.file && (!chosen.empty() || parsed.count("seed") > 0)) {
+  if (source.file && (!chosen.empty() || parsed.has("seed"))) {
     throw UsageError("--input reads every tensor from the file: leave out --inputs and --seed");
   }
   if (chosen.size() > 1) {
@@ -131,7 +131,7 @@ void read_cells(const Parsed& parsed, RunOptions& options) {
   if (options.devices.empty()) {
     options.devices = {DeviceRequest{}};
   }
-  options.concurrent = parsed["concurrent"].as<bool>();
+  options.concurrent = parsed.flags.contains("concurrent");
   options.l2_states = l2_states_of(parsed);
   options.batch = sizes_of(parsed, "batch");
   options.seq = sizes_of(parsed, "seq");
@@ -147,10 +147,10 @@ std::vector<std::string> cell_words(const Parsed& parsed) {
   std::vector<std::string> words;
   for (const std::vector<OptionRow>& rows : {cell_rows(), problem_rows(), input_rows()}) {
     for (const OptionRow& row : rows) {
-      if (parsed.count(row.name) > 0) {
+      if (parsed.has(row.name)) {
         words.push_back("--" + std::string(row.name));
         if (row.value != nullptr) {
-          words.push_back(parsed[row.name].as<std::string>());
+          words.push_back(parsed.values.at(row.name));
         }
       }
     }

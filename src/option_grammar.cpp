@@ -1,5 +1,7 @@
 #include "option_grammar.hpp"
 
+#include <cxxopts.hpp>
+
 namespace mla_bench {
 namespace {
 
@@ -26,58 +28,78 @@ void refuse_values_of_flags(const cxxopts::Options& grammar, std::span<const cha
 }
 
 // cxxopts keeps the last value and drops the others.
-void refuse_repeats(const Parsed& parsed, const std::map<std::string, bool>& takes_list) {
-  for (const auto& [option, is_list] : takes_list) {
-    std::vector<std::string> values;
-    for (const cxxopts::KeyValue& given : parsed.arguments()) {
-      if (given.key() == option) {
-        values.push_back(printable(given.value()));
-      }
-    }
-    if (values.size() > 1) {
-      throw UsageError("--" + option + " is given " +
-                       (values.size() == 2 ? "twice" : std::to_string(values.size()) + " times") +
-                       (is_list ? ": give one list, --" + option + " " + join(values, ",")
-                                : ": it takes one value, " + join(values, " or ")));
+std::string one_value_of(const cxxopts::ParseResult& result, const OptionRow& row) {
+  const std::string option = row.name;
+  std::vector<std::string> values;
+  for (const cxxopts::KeyValue& given : result.arguments()) {
+    if (given.key() == option) {
+      values.push_back(printable(given.value()));
     }
   }
+  if (values.size() > 1) {
+    const bool is_list = std::string_view(row.value) == "LIST";
+    throw UsageError("--" + option + " is given " +
+                     (values.size() == 2 ? "twice" : std::to_string(values.size()) + " times") +
+                     (is_list ? ": give one list, --" + option + " " + join(values, ",")
+                              : ": it takes one value, " + join(values, " or ")));
+  }
+  return result[option].as<std::string>();
 }
 
-}  // namespace
-
-Grammar grammar_of(const std::string& program, const std::string& purpose,
-                   const std::vector<OptionGroup>& groups) {
-  Grammar grammar{.options = cxxopts::Options(program, purpose), .titles = {}, .takes_list = {}};
-  for (const OptionGroup& group : groups) {
-    if (group.title != std::string_view(kHidden)) {
-      grammar.titles.emplace_back(group.title);
-    }
-    cxxopts::OptionAdder add = grammar.options.add_options(group.title);
+cxxopts::Options cxxopts_of(const Grammar& grammar) {
+  cxxopts::Options options(grammar.program, grammar.purpose);
+  for (const OptionGroup& group : grammar.groups) {
+    cxxopts::OptionAdder add = options.add_options(group.title);
     for (const OptionRow& row : group.rows) {
       if (row.value == nullptr) {
         add(row.name, row.help);
       } else {
         add(row.name, row.help, cxxopts::value<std::string>(), row.value);
-        grammar.takes_list.emplace(row.name, std::string_view(row.value) == "LIST");
       }
     }
   }
-  return grammar;
+  return options;
 }
+
+Parsed parsed_of(const Grammar& grammar, const cxxopts::ParseResult& result) {
+  Parsed parsed{.values = {}, .flags = {}, .unmatched = result.unmatched()};
+  for (const OptionGroup& group : grammar.groups) {
+    for (const OptionRow& row : group.rows) {
+      if (result.count(row.name) == 0) {
+        continue;
+      }
+      if (row.value == nullptr) {
+        parsed.flags.insert(row.name);
+      } else {
+        parsed.values.emplace(row.name, one_value_of(result, row));
+      }
+    }
+  }
+  return parsed;
+}
+
+}  // namespace
 
 std::vector<OptionRow> with(std::vector<OptionRow> rows, const OptionRow& row) {
   rows.push_back(row);
   return rows;
 }
 
-// Reads with one grammar and refuses options that are none of its.
-Parsed parse(Grammar& described, std::span<const char* const> argv) {
-  cxxopts::Options& grammar = described.options;
+std::string Grammar::help() const {
+  std::vector<std::string> titles;  // cxxopts would sort them by name
+  for (const OptionGroup& group : groups) {
+    if (group.title != std::string_view(kHidden)) {
+      titles.emplace_back(group.title);
+    }
+  }
+  return cxxopts_of(*this).help(titles);
+}
+
+Parsed parse(const Grammar& described, std::span<const char* const> argv) {
+  cxxopts::Options grammar = cxxopts_of(described);
   refuse_values_of_flags(grammar, argv);
   try {
-    Parsed parsed = grammar.parse(static_cast<int>(argv.size()), argv.data());
-    refuse_repeats(parsed, described.takes_list);
-    return parsed;
+    return parsed_of(described, grammar.parse(static_cast<int>(argv.size()), argv.data()));
   } catch (const cxxopts::exceptions::no_such_option&) {
     // Its message has typographic quotes and no hint; find the culprit again for a better one.
     std::vector<std::string> valid;
@@ -114,10 +136,10 @@ Parsed parse(Grammar& described, std::span<const char* const> argv) {
 }
 
 std::vector<std::string> list_of(const Parsed& parsed, const std::string& option) {
-  if (parsed.count(option) == 0) {
+  if (!parsed.has(option)) {
     return {};
   }
-  const std::string text = parsed[option].as<std::string>();
+  const std::string text = parsed.values.at(option);
   refuse_option_as_value(option, text);
   const std::vector<std::string> items = split(text, ',');
   if (std::find(items.begin(), items.end(), "") != items.end()) {
@@ -140,10 +162,10 @@ std::vector<std::int64_t> sizes_of(const Parsed& parsed, const std::string& opti
 }
 
 std::optional<std::string> text_of(const Parsed& parsed, const std::string& option) {
-  if (parsed.count(option) == 0) {
+  if (!parsed.has(option)) {
     return std::nullopt;
   }
-  const std::string text = parsed[option].as<std::string>();
+  const std::string text = parsed.values.at(option);
   refuse_option_as_value(option, text);
   if (text.empty()) {
     throw UsageError("--" + option + " needs a value");
@@ -193,7 +215,7 @@ double positive_of(const Parsed& parsed, const std::string& option, double fallb
 }
 
 std::vector<std::string> files_of(const Parsed& parsed, const std::string& command) {
-  const std::vector<std::string>& files = parsed.unmatched();
+  const std::vector<std::string>& files = parsed.unmatched;
   if (files.empty()) {
     throw UsageError(command + " needs a document: mla-bench " + command + " FILE...");
   }

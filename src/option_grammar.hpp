@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cxxopts.hpp>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +19,16 @@
 
 namespace mla_bench {
 
-using Parsed = cxxopts::ParseResult;
+// What was given of a grammar's options, as text.
+struct Parsed {
+  std::map<std::string, std::string> values;
+  std::set<std::string> flags;
+  std::vector<std::string> unmatched;  // words that are no options
+
+  bool has(const std::string& option) const {
+    return values.contains(option) || flags.contains(option);
+  }
+};
 
 // One option of a command; `value` is what --help calls its value, null for a flag.
 struct OptionRow {
@@ -36,24 +45,21 @@ struct OptionGroup {
   std::vector<OptionRow> rows;
 };
 
-// A command's options, and the order of its groups for --help, which cxxopts would sort by name.
+// A command's options, in the order that --help shows.
 struct Grammar {
-  cxxopts::Options options;
-  std::vector<std::string> titles;
-  std::map<std::string, bool> takes_list;  // of the options that take a value
+  std::string program;
+  std::string purpose;
+  std::vector<OptionGroup> groups;
 
-  std::string help() const { return options.help(titles); }
+  std::string help() const;
 };
-
-Grammar grammar_of(const std::string& program, const std::string& purpose,
-                   const std::vector<OptionGroup>& groups);
 
 inline constexpr OptionRow kHelp{"help", nullptr, "this text"};
 
 std::vector<OptionRow> with(std::vector<OptionRow> rows, const OptionRow& row);
 
 // Reads a line, the command's name first, and refuses what the grammar does not have.
-Parsed parse(Grammar& grammar, std::span<const char* const> argv);
+Parsed parse(const Grammar& grammar, std::span<const char* const> argv);
 
 // ---- what stands behind an option
 

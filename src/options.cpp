@@ -31,7 +31,7 @@ struct Command {
 constexpr std::array kCommands{
     Command{"run", "check and time variants (the default)", run_grammar, false,
             [](const Parsed& parsed) -> Options {
-              if (parsed.count("version") > 0) {
+              if (parsed.has("version")) {
                 return HelpOptions{version_text()};
               }
               return run_options(parsed);
@@ -88,13 +88,13 @@ Options parse_options(std::span<const char* const> argv) {
   if (found == kCommands.end()) {
     throw UsageError(unknown_name("command", command, command_names()));
   }
-  Grammar grammar = found->grammar();
+  const Grammar grammar = found->grammar();
   const Parsed parsed = parse(grammar, arguments);
-  if (parsed.count("help") > 0) {
+  if (parsed.has("help")) {
     return HelpOptions{grammar.help() + (command == "run" ? commands_help() : "")};
   }
-  if (!found->takes_files && !parsed.unmatched().empty()) {
-    throw UsageError("unexpected argument '" + printable(parsed.unmatched().front()) +
+  if (!found->takes_files && !parsed.unmatched.empty()) {
+    throw UsageError("unexpected argument '" + printable(parsed.unmatched.front()) +
                      "': options begin with --, commands are " + join(command_names(), ", "));
   }
   return found->options(parsed);

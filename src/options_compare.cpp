@@ -6,7 +6,7 @@
 namespace mla_bench {
 
 Grammar compare_grammar() {
-  return grammar_of(
+  return {
       "mla-bench compare FILE...",
       "Shows the cells of documents side by side, each with its median, 95 % interval and speed\n"
       "against a reference. Only cells of the same problem, precision, cache state and inputs are\n"
@@ -30,7 +30,7 @@ Grammar compare_grammar() {
                {"format", "NAME", "text, md, csv or json (default: text)"},
                kHelp,
            }},
-      });
+      }};
 }
 
 CompareOptions compare_options(const Parsed& parsed) {
@@ -52,7 +52,7 @@ CompareOptions compare_options(const Parsed& parsed) {
 }
 
 Grammar export_grammar() {
-  return grammar_of(
+  return {
       "mla-bench export FILE...",
       "Writes the cells of documents in the form that another tool reads:\n" + export_summaries(),
       {
@@ -63,7 +63,7 @@ Grammar export_grammar() {
                {"no-aggregates", nullptr, "gbench: rounds only, no mean, median, stddev and cv"},
                kHelp,
            }},
-      });
+      }};
 }
 
 ExportOptions export_options(const Parsed& parsed) {
@@ -71,7 +71,7 @@ ExportOptions export_options(const Parsed& parsed) {
   if (!format) {
     throw UsageError("export needs --to FORMAT; --help lists them");
   }
-  const bool no_aggregates = parsed["no-aggregates"].as<bool>();
+  const bool no_aggregates = parsed.flags.contains("no-aggregates");
   if (no_aggregates && *format != ExportFormat::kGbench) {
     throw UsageError("--no-aggregates is for --to gbench: " + std::string(name_of(*format)) +
                      " has no aggregates");

@@ -31,8 +31,8 @@ SeriesOptions series_options(const Parsed& parsed) {
   options.samples = count_of(parsed, "samples", 1, 1000);
   options.warmup_s = seconds_of(parsed, "warmup", options.warmup_s, 0);
   options.timeout_s = seconds_of(parsed, "timeout", options.timeout_s, 1);
-  options.times_only = parsed["times-only"].as<bool>();
-  options.quiet = parsed["quiet"].as<bool>();
+  options.times_only = parsed.flags.contains("times-only");
+  options.quiet = parsed.flags.contains("quiet");
   options.keep = text_of(parsed, "keep");
   return options;
 }
@@ -93,7 +93,7 @@ std::vector<Planted> plants_of(const Parsed& parsed, double threshold) {
 }  // namespace
 
 Grammar gate_grammar() {
-  return grammar_of(
+  return {
       "mla-bench gate (--baseline FILE [CANDIDATE...] | --against PROGRAM)",
       "Tells whether a candidate is slower, wrong or less exact than a baseline, a verdict for\n"
       "every cell, and ends with 1 where it is. The evidence is fresh processes, not samples.\n"
@@ -131,13 +131,13 @@ Grammar gate_grammar() {
                {"update", nullptr, "write what was measured as the baseline, if all is well"},
                kHelp,
            }},
-      });
+      }};
 }
 
 GateOptions gate_options(const Parsed& parsed) {
   GateOptions options{.baselines = list_of(parsed, "baseline"),
                       .against = text_of(parsed, "against"),
-                      .candidates = parsed.unmatched(),
+                      .candidates = parsed.unmatched,
                       .cells = {}};
   if (options.baselines.empty() == !options.against) {
     throw UsageError("gate needs --baseline FILE or --against PROGRAM, one of them");
@@ -159,14 +159,14 @@ GateOptions gate_options(const Parsed& parsed) {
       positive_of(parsed, "threshold", 100 * options.rules.threshold, "percent", 0.1, 1000) / 100;
   options.rules.error_factor =
       positive_of(parsed, "error-factor", options.rules.error_factor, "a factor", 1, 1e6);
-  options.rules.allow_environment = parsed["allow-environment"].as<bool>();
+  options.rules.allow_environment = parsed.flags.contains("allow-environment");
   options.rules.is_paired = options.against.has_value();
   options.rules.compares_build = !options.against;
   options.processes = count_of(parsed, "processes", options.against ? kFewestPairs : 2, 1000);
   options.series = series_options(parsed);
-  options.strict = parsed["strict"].as<bool>();
-  options.confirm = !parsed["no-confirm"].as<bool>();
-  options.update = parsed["update"].as<bool>();
+  options.strict = parsed.flags.contains("strict");
+  options.confirm = !parsed.flags.contains("no-confirm");
+  options.update = parsed.flags.contains("update");
   options.output = text_of(parsed, "output");
   const std::optional<GateFormat> format = value_of<GateFormat>(parsed, "format", kGateFormats);
   options.format = format                                     ? *format
@@ -190,7 +190,7 @@ GateOptions gate_options(const Parsed& parsed) {
 }
 
 Grammar selftest_grammar() {
-  return grammar_of(
+  return {
       "mla-bench selftest",
       "Tells what the gate finds on this machine today: this program against itself, by the same\n"
       "processes, looks and second series as gate --against, with work and wrong answers planted\n"
@@ -217,7 +217,7 @@ Grammar selftest_grammar() {
                {"format", "NAME", "text or json (default: text)"},
                kHelp,
            }},
-      });
+      }};
 }
 
 SelftestOptions selftest_options(const Parsed& parsed) {
@@ -225,7 +225,7 @@ SelftestOptions selftest_options(const Parsed& parsed) {
   options.cells = cell_words(parsed);
   RunOptions run;
   read_cells(parsed, run);  // refuses here what a run would refuse
-  if (parsed.count("variant") == 0) {
+  if (!parsed.has("variant")) {
     options.cells.insert(options.cells.end(), {"--variant", "cooperative"});
   }
   options.threshold =

@@ -28,7 +28,7 @@ std::vector<Copy> copies_of(const Parsed& parsed) {
 }  // namespace
 
 Grammar run_grammar() {
-  return grammar_of(
+  return {
       "mla-bench [run]",
       "Checks and times variants of the MLA key/value up-projection:\n"
       "  latent = hidden @ w_down;  k, v = latent @ w_up_k, w_up_v;  kv = stack(k, v)\n"
@@ -72,7 +72,7 @@ Grammar run_grammar() {
                {"plant", "LIST", "copies of each cell, as NUMBER=WHAT"},
                {"measure-plants", nullptr, "by how much planted work slows launches down"},
            }},
-      });
+      }};
 }
 
 RunOptions run_options(const Parsed& parsed) {
@@ -84,8 +84,8 @@ RunOptions run_options(const Parsed& parsed) {
   options.measuring.rounds = count_of(parsed, "rounds", 1, 1000);
   options.measuring.samples =
       count_of(parsed, "samples", 1, 1000).value_or(options.measuring.samples);
-  options.measuring.times_only = parsed["times-only"].as<bool>();
-  options.measuring.measure_plants = parsed["measure-plants"].as<bool>();
+  options.measuring.times_only = parsed.flags.contains("times-only");
+  options.measuring.measure_plants = parsed.flags.contains("measure-plants");
   options.copies = copies_of(parsed);
   options.measuring.time_budget_s =
       seconds_of(parsed, "time-budget", options.measuring.time_budget_s, 0.1);
@@ -100,21 +100,21 @@ RunOptions run_options(const Parsed& parsed) {
     }
     options.measuring.precision_target = *fraction;
   }
-  options.force = parsed["force"].as<bool>();
-  options.strict = parsed["strict"].as<bool>();
-  options.quiet = parsed["quiet"].as<bool>();
-  options.dry_run = parsed["dry-run"].as<bool>();
-  options.recalibrate = parsed["recalibrate"].as<bool>();
-  options.profile = parsed["profile"].as<bool>();
+  options.force = parsed.flags.contains("force");
+  options.strict = parsed.flags.contains("strict");
+  options.quiet = parsed.flags.contains("quiet");
+  options.dry_run = parsed.flags.contains("dry-run");
+  options.recalibrate = parsed.flags.contains("recalibrate");
+  options.profile = parsed.flags.contains("profile");
   return options;
 }
 
 Grammar list_grammar() {
-  return grammar_of(
-      "mla-bench list", "Lists devices and variants, and why a variant cannot run here.\n",
-      {{"Options",
-        {{"device", "LIST", "devices whose variants are listed, as of run (default: all)"},
-         kHelp}}});
+  return {"mla-bench list",
+          "Lists devices and variants, and why a variant cannot run here.\n",
+          {{"Options",
+            {{"device", "LIST", "devices whose variants are listed, as of run (default: all)"},
+             kHelp}}}};
 }
 
 ListOptions list_options(const Parsed& parsed) {
