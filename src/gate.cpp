@@ -170,7 +170,8 @@ Side side_of(const CellEvidence& cell) {
       side.frobenius_error = std::max(side.frobenius_error, *process.frobenius_error);
     }
   }
-  // A second witness that was asked in some processes only speaks for all of them.
+  // A witness that was asked in some processes only, and a proof that was made there, speak for all
+  // of them.
   const auto count = [&](auto&& is) {
     return std::count_if(cell.processes.begin(), cell.processes.end(), is);
   };

@@ -79,8 +79,9 @@ ProcessFinding finding_of(const Result& result, std::span<const Round> rounds) {
                                   static_cast<double>(anchor_logs.size()));
   }
   finding.is_witnessed =
-      result.referee && (result.referee->missing.empty() || result.referee->counts);
-  finding.is_doubted = result.status == Status::kUntrusted && !referee_doubts(result).empty();
+      (result.referee && (result.referee->missing.empty() || result.referee->counts)) ||
+      (result.cold_proof && result.cold_proof->more_sets > 0);
+  finding.is_doubted = result.status == Status::kUntrusted && !doubts_beside_times(result).empty();
   if (!clocks.empty()) {
     finding.clock_mhz =
         std::accumulate(clocks.begin(), clocks.end(), 0.0) / static_cast<double>(clocks.size());

@@ -23,8 +23,8 @@ struct ProcessFinding {
   double ns = 0;  // median of its samples, per launch; only where the status is kPassed
   std::int64_t rounds = 0;
   bool unfit = false;                // throttled, or others were on the GPU
-  bool is_witnessed = false;         // the second witness was asked
-  bool is_doubted = false;           // and found the time not to be believed
+  bool is_witnessed = false;         // the second witness was asked, or cold was to be proven
+  bool is_doubted = false;           // and the time is not to be believed
   std::optional<double> anchors_ns;  // geometric mean of the anchors beside it
   std::optional<double> clock_mhz;   // SM clock over its passes, the mean of the rounds
   // Of the check, where one was made.

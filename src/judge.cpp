@@ -186,8 +186,8 @@ std::vector<std::string> doubts(const Result& result) {
                    result);
 }
 
-std::vector<std::string> referee_doubts(const Result& result) {
-  return doubts_by({referee_doubt, escape_doubt}, result);
+std::vector<std::string> doubts_beside_times(const Result& result) {
+  return doubts_by({cold_doubt, referee_doubt, escape_doubt}, result);
 }
 
 std::optional<std::string> why_not_searched(const Result& result) {

@@ -19,8 +19,9 @@ namespace mla_bench {
 //   the roofline: nothing is faster than light.
 std::vector<std::string> doubts(const Result& result);
 
-// Those of them that the referee raises.
-std::vector<std::string> referee_doubts(const Result& result);
+// Those of them that a process with --times-only does not look for: the cold proof's and the
+// referee's.
+std::vector<std::string> doubts_beside_times(const Result& result);
 
 // Why nobody looked for kernels that a timed launch runs outside its graph; nothing where somebody
 // did, or where there is no graph (a CPU) or no time.

@@ -254,6 +254,36 @@ TEST(Gate, AWitnessThatIsAskedOnceSpeaksForAllProcesses) {
             Verdict::kPass);
 }
 
+// The proof that cold is cold is made in the first process alone, as the witness is asked there.
+TEST(Gate, AColdProofThatFailedOnceSpeaksForAllProcesses) {
+  const auto finding = [](Status status, const std::optional<ColdProof>& proof) {
+    RecordedDocument recorded;
+    Result result = example_result();
+    result.status = status;
+    result.referee = Referee{.missing = "CUPTI is not there"};
+    result.cold_proof = proof;
+    Device device;
+    device.backend = result.cell.backend;
+    device.uuid = result.cell.device;
+    recorded.document.devices = {DocumentDevice{.device = device}};
+    recorded.document.cells = {result};
+    return evidence_of(std::vector{recorded}).front().processes.front();
+  };
+  const ColdProof failed{
+      .sets = 300, .period_ns = 4000, .more_sets = 600, .more_sets_period_ns = 5000};
+  ColdProof held = failed;
+  held.more_sets_period_ns = 4010;
+  const ProcessFinding doubted = finding(Status::kUntrusted, failed);
+  EXPECT_TRUE(doubted.is_doubted);
+  EXPECT_FALSE(finding(Status::kUntrusted, held).is_doubted) << "it was something else";
+  EXPECT_TRUE(finding(Status::kPassed, held).is_witnessed);
+  EXPECT_FALSE(finding(Status::kPassed, std::nullopt).is_witnessed);
+  EXPECT_EQ(
+      verdict_on(steady("a", 1000), cell_of("a", {doubted, timed(1000), timed(1001), timed(999)}))
+          .verdict,
+      Verdict::kInconclusive);
+}
+
 TEST(Gate, AKnownNoiseRaisesTheThreshold) {
   const CellEvidence base = steady("a", 1000);
   GateRules rules;
