@@ -260,11 +260,8 @@ PlantedWork Session::plant_work(OpenCell& open, bool verify) {
   Executor& executor = *tensors_->executor;
   TimingPlan brief = open.plan;
   brief.replays = std::min(brief.replays, kSamples);
-  const auto measured = [](Timer& timer, const TimingPlan& plan) {
-    return median(measure_round(timer, plan, "planted").samples_ns);
-  };
   const double part = open.cell.planted.slow_down;
-  const double honest_ns = measured(*open.timer, brief);
+  const double honest_ns = period_ns(*open.timer, brief);
   const auto sets = static_cast<std::int64_t>(open.ring);
   const auto least = static_cast<std::int64_t>(std::ceil(kLeastSpinNs / (part * honest_ns)));
   const std::int64_t turns =
@@ -291,9 +288,9 @@ PlantedWork Session::plant_work(OpenCell& open, bool verify) {
     TimingPlan brief_slowed = plan;
     brief_slowed.replays = std::min(plan.replays, kSamples);
     // Between two measurements without spins, so that a drift falls on both.
-    const double before_ns = measured(*open.timer, brief);
-    const double slowed_ns = measured(*slowed, brief_slowed);
-    const double after_ns = measured(*open.timer, brief);
+    const double before_ns = period_ns(*open.timer, brief);
+    const double slowed_ns = period_ns(*slowed, brief_slowed);
+    const double after_ns = period_ns(*open.timer, brief);
     work.slow_down = 2 * slowed_ns / (before_ns + after_ns) - 1;
   }
   open.timer = std::move(slowed);
@@ -554,7 +551,7 @@ std::optional<Anchors> Session::anchors() try {
     const std::unique_ptr<Timer> timer = executor.make_timer({launch});
     TimingPlan plan = plan_warm(*timer, 1, kWarmupSeconds);
     plan.replays = std::min(plan.replays, kSamples);
-    return median(measure_round(*timer, plan, "anchor").samples_ns);
+    return period_ns(*timer, plan);
   };
   return Anchors{.copy_ns = period(launches.copy),
                  .fma_ns = period(launches.fma),

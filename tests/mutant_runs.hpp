@@ -1,6 +1,8 @@
 // Runs every mutant as a user would, by the whole program from outside, and says what caught it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,6 +194,19 @@ inline void write_mutant_table(const std::string& path, Backend backend,
 inline std::string mutant_table_path(const std::string& otherwise) {
   const char* asked = std::getenv("MLA_BENCH_MUTANT_TABLE");
   return asked != nullptr ? asked : otherwise;
+}
+
+// Each of them, with the message that its line in the table promises; writes what caught it to
+// `path`.
+inline void expect_all_caught(const std::vector<Caught>& all, Backend backend,
+                              const std::string& path) {
+  EXPECT_GE(all.size(), 24u);
+  for (const Caught& caught : all) {
+    EXPECT_NE(caught.by, "") << caught.mutant.name << " (" << caught.mutant.fault << ") is "
+                             << name_of(caught.result.status) << ": " << caught.result.reason
+                             << "\nexpected: " << caught.mutant.says;
+  }
+  write_mutant_table(path, backend, all);
 }
 
 }  // namespace mla_bench
