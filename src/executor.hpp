@@ -21,6 +21,13 @@ namespace mla_bench {
 // Owned memory of a device, freed with it. Null when empty.
 using Memory = std::unique_ptr<std::byte[], std::function<void(std::byte*)>>;
 
+// Two stretches of a device's memory of the same length.
+struct BytePair {
+  const std::byte* a = nullptr;
+  const std::byte* b = nullptr;
+  std::int64_t bytes = 0;
+};
+
 // One timed pass over `launches` consecutive launches.
 struct Replay {
   std::int64_t launches = 0;
@@ -94,6 +101,11 @@ class Executor {
   virtual void fill(std::byte* target, std::byte value, std::int64_t bytes) = 0;
   virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void download(std::span<std::byte> to, const std::byte* from) = 0;
+
+  // Within the device's memory, without a detour over the host.
+  virtual void copy(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
+  // Whether the two of every pair hold the same bytes.
+  virtual bool equal(std::span<const BytePair> pairs) = 0;
 
   // Launches once and waits. Throws what the launch throws, and CudaError for what it caused.
   // Usable afterwards unless the CUDA context is lost (an illegal address), when every later call

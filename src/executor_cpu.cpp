@@ -292,6 +292,19 @@ class CpuExecutor final : public Executor {
     }
   }
 
+  void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
+    if (bytes > 0) {
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    }
+  }
+
+  bool equal(std::span<const BytePair> pairs) override {
+    return std::all_of(pairs.begin(), pairs.end(), [](const BytePair& pair) {
+      return pair.bytes == 0 ||
+             std::memcmp(pair.a, pair.b, static_cast<std::size_t>(pair.bytes)) == 0;
+    });
+  }
+
   void run(const Launch& launch) override { launch(nullptr); }
 
   std::unique_ptr<Timer> make_timer(std::vector<Launch> ring) override {

@@ -13,10 +13,12 @@
 #include "anchors.hpp"
 #include "captured_kernels.hpp"
 #include "check_cuda.hpp"
+#include "compare_bytes_cuda.hpp"
 #include "errors.hpp"
 #include "executor.hpp"
 #include "kernel_recorder.hpp"
 #include "mla_bench/cuda_check.hpp"
+#include "mla_bench/cuda_stream.hpp"
 #include "probes.hpp"
 #include "text.hpp"
 
@@ -49,9 +51,12 @@ using OwnedEvent = std::unique_ptr<CUevent_st, EventDeleter>;
 using OwnedGraph = std::unique_ptr<CUgraph_st, GraphDeleter>;
 using OwnedGraphExec = std::unique_ptr<CUgraphExec_st, GraphExecDeleter>;
 
-OwnedStream make_stream(unsigned int flags) {
+// For captures; what runs, runs on process_stream(). Unlike that one, this one takes part in the
+// default stream's implicit order: a launch that forgets its stream argument then fails the capture
+// instead of running at once, outside the graph.
+OwnedStream make_capture_stream() {
   cudaStream_t stream = nullptr;
-  MLA_BENCH_CHECK(cudaStreamCreateWithFlags(&stream, flags));
+  MLA_BENCH_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamDefault));
   return OwnedStream(stream);
 }
 
@@ -230,16 +235,13 @@ class ClockWindow {
 // CUTLASS profiler times so under --use-cuda-graphs.
 class CudaTimer final : public Timer {
  public:
-  // `stream` belongs to the executor of that device.
+  // `stream` is that device's.
   CudaTimer(const Device& device, cudaStream_t stream, std::vector<Launch> ring)
       : ordinal_(device.ordinal), stream_(stream), ring_(std::move(ring)), clocks_(device) {
     if (ring_.empty()) {
       throw std::invalid_argument("a timer needs at least one launch");
     }
-    // Unlike the stream that graphs run on, this one takes part in the default stream's implicit
-    // order: a launch that forgets its stream argument then fails the capture instead of running
-    // at once, outside the graph.
-    capture_stream_ = make_stream(cudaStreamDefault);
+    capture_stream_ = make_capture_stream();
     begin_ = make_event();
     end_ = make_event();
     // Once for real, because kernels and libraries load lazily, which a capture may not allow.
@@ -407,10 +409,8 @@ class CudaExecutor final : public Executor {
  public:
   explicit CudaExecutor(const Device& device) : device_(device) {
     make_current();
-    // Non-blocking: no implicit order with what a library does on the default stream.
-    stream_ = make_stream(cudaStreamNonBlocking);
-    // Not cudaCtxResetPersistingL2Cache(): a process that has called it takes 0.18 us more for
-    // every launch once it has made some thousands of graph nodes (H200, driver 580). A new context
+    stream_ = process_stream();
+    // Not cudaCtxResetPersistingL2Cache(), for the reason that cuda_stream.hpp gives. A new context
     // has no lines that L2 was asked to keep; a variant that asks for some has to give them back.
     device_.free_memory = free_device_memory();
   }
@@ -443,34 +443,47 @@ class CudaExecutor final : public Executor {
     make_current();
     if (bytes > 0) {
       MLA_BENCH_CHECK(cudaMemsetAsync(target, std::to_integer<int>(value),
-                                      static_cast<std::size_t>(bytes), stream_.get()));
-      MLA_BENCH_CHECK(cudaStreamSynchronize(stream_.get()));
+                                      static_cast<std::size_t>(bytes), stream_));
+      MLA_BENCH_CHECK(cudaStreamSynchronize(stream_));
     }
   }
 
   void upload(std::byte* to, std::span<const std::byte> from) override {
-    make_current();
-    copy(to, from.data(), from.size(), cudaMemcpyHostToDevice);
+    copy_and_wait(to, from.data(), from.size(), cudaMemcpyHostToDevice);
   }
 
   void download(std::span<std::byte> to, const std::byte* from) override {
+    copy_and_wait(to.data(), from, to.size(), cudaMemcpyDeviceToHost);
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
+    copy_and_wait(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice);
+  }
+
+  bool equal(std::span<const BytePair> pairs) override {
     make_current();
-    copy(to.data(), from, to.size(), cudaMemcpyDeviceToHost);
+    if (!differ_) {
+      differ_ = allocate(sizeof(int));
+    }
+    int differ = 0;
+    compare_bytes(stream_, pairs, reinterpret_cast<int*>(differ_.get()));
+    download(std::as_writable_bytes(std::span(&differ, 1)), differ_.get());
+    return differ == 0;
   }
 
   void run(const Launch& launch) override {
     make_current();
-    launch_and_wait(launch, stream_.get());
+    launch_and_wait(launch, stream_);
   }
 
   std::unique_ptr<Timer> make_timer(std::vector<Launch> ring) override {
     make_current();
-    return std::make_unique<CudaTimer>(device_, stream_.get(), std::move(ring));
+    return std::make_unique<CudaTimer>(device_, stream_, std::move(ring));
   }
 
   std::vector<KernelFacts> kernels_of(const Launch& launch) override {
     make_current();
-    const OwnedStream capture_stream = make_stream(cudaStreamDefault);
+    const OwnedStream capture_stream = make_capture_stream();
     Capture capture(capture_stream.get());
     capture.launch(launch);
     return kernels_of_graph(capture.end().get());
@@ -521,11 +534,11 @@ class CudaExecutor final : public Executor {
     run(launch);
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < kLaunches; ++i) {
-      launch(stream_.get());
+      launch(stream_);
     }
     const std::chrono::duration<double, std::nano> elapsed =
         std::chrono::steady_clock::now() - start;
-    MLA_BENCH_CHECK(cudaStreamSynchronize(stream_.get()));
+    MLA_BENCH_CHECK(cudaStreamSynchronize(stream_));
     return elapsed.count() / kLaunches;
   }
 
@@ -594,7 +607,7 @@ class CudaExecutor final : public Executor {
   std::optional<Check> check_on_device(const Operands& operands, const Reference& sample,
                                        const CheckContext& context) override {
     make_current();
-    return check_on_cuda(*this, stream_.get(), operands, sample, context);
+    return check_on_cuda(*this, stream_, operands, sample, context);
   }
 
  private:
@@ -612,15 +625,18 @@ class CudaExecutor final : public Executor {
     return *recorder_;
   }
 
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind) const {
+  void copy_and_wait(std::byte* to, const std::byte* from, std::size_t bytes,
+                     cudaMemcpyKind kind) const {
+    make_current();
     if (bytes > 0) {
-      MLA_BENCH_CHECK(cudaMemcpyAsync(to, from, bytes, kind, stream_.get()));
-      MLA_BENCH_CHECK(cudaStreamSynchronize(stream_.get()));
+      MLA_BENCH_CHECK(cudaMemcpyAsync(to, from, bytes, kind, stream_));
+      MLA_BENCH_CHECK(cudaStreamSynchronize(stream_));
     }
   }
 
   Device device_;
-  OwnedStream stream_;
+  cudaStream_t stream_ = nullptr;
+  Memory differ_;  // of `equal`, made when it is first asked
   std::optional<LoadedRecorder> recorder_;
 };
 

@@ -18,20 +18,22 @@ std::int64_t rounded_up(std::int64_t bytes) {
   return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
 
-Memory room_for(Executor& executor, const std::vector<std::byte>& data) {
-  return executor.allocate(static_cast<std::int64_t>(data.size()));
-}
-
 }  // namespace
 
-OperandSet::OperandSet(Executor& executor, const Inputs& inputs)
+OperandSet::OperandSet(Executor& executor, const Problem& problem, StoredType type)
     : executor_(&executor),
-      kv_bytes_(inputs.problem.kv_count() * size_of(inputs.type)),
-      hidden_(room_for(executor, inputs.hidden)),
-      w_down_(room_for(executor, inputs.w_down)),
-      up_pitch_(rounded_up(inputs.problem.up_count() * size_of(inputs.type))),
-      w_up_(executor.allocate(up_pitch_ + inputs.problem.up_count() * size_of(inputs.type))),
-      guarded_kv_(executor.allocate(kv_bytes_ + 2 * kGuardBytes)) {
+      hidden_bytes_(problem.hidden_count() * size_of(type)),
+      down_bytes_(problem.down_count() * size_of(type)),
+      up_bytes_(problem.up_count() * size_of(type)),
+      kv_bytes_(problem.kv_count() * size_of(type)),
+      hidden_(executor.allocate(hidden_bytes_)),
+      w_down_(executor.allocate(down_bytes_)),
+      up_pitch_(rounded_up(up_bytes_)),
+      w_up_(executor.allocate(up_pitch_ + up_bytes_)),
+      guarded_kv_(executor.allocate(kv_bytes_ + 2 * kGuardBytes)) {}
+
+OperandSet::OperandSet(Executor& executor, const Inputs& inputs)
+    : OperandSet(executor, inputs.problem, inputs.type) {
   reset(inputs);
 }
 
@@ -50,6 +52,32 @@ void OperandSet::reset(const Inputs& inputs) {
   executor_->upload(w_up_.get() + up_pitch_, inputs.w_up_v);
   executor_->fill(guarded_kv_.get(), kGuardPattern, kv_bytes_ + 2 * kGuardBytes);
   executor_->fill(guarded_kv_.get() + kGuardBytes, kPoison, kv_bytes_);
+}
+
+std::array<OperandSet::Part, 5> OperandSet::parts() const {
+  return {{{.data = hidden_.get(), .bytes = hidden_bytes_},
+           {.data = w_down_.get(), .bytes = down_bytes_},
+           {.data = w_up_.get(), .bytes = up_bytes_},
+           {.data = w_up_.get() + up_pitch_, .bytes = up_bytes_},
+           {.data = guarded_kv_.get(), .bytes = kv_bytes_ + 2 * kGuardBytes}}};
+}
+
+void OperandSet::copy_from(const OperandSet& other) {
+  const auto to = parts();
+  const auto from = other.parts();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    executor_->copy(to[i].data, from[i].data, to[i].bytes);
+  }
+}
+
+bool OperandSet::equals(const OperandSet& other) const {
+  const auto ours = parts();
+  const auto theirs = other.parts();
+  std::array<BytePair, std::tuple_size_v<decltype(ours)>> pairs;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    pairs[i] = {.a = ours[i].data, .b = theirs[i].data, .bytes = ours[i].bytes};
+  }
+  return executor_->equal(pairs);
 }
 
 std::vector<std::byte> OperandSet::download_kv() const {

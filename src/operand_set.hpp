@@ -1,6 +1,7 @@
 // One set of the operator's tensors in a device's memory, with guard bands around the output.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,14 +14,23 @@ namespace mla_bench {
 
 class OperandSet {
  public:
-  // Allocates and uploads. The executor must outlive the set. Throws OutOfMemoryError.
+  // Allocates; what the tensors hold is undefined until `reset` or `copy_from`. The executor must
+  // outlive the set. Throws OutOfMemoryError.
+  OperandSet(Executor& executor, const Problem& problem, StoredType type);
+  // Allocates and uploads.
   OperandSet(Executor& executor, const Inputs& inputs);
 
   Operands operands() const;
 
-  // As it was when it was made: inputs and guard bands whole, whatever a launch did to them, and
+  // Inputs and guard bands whole, whatever a launch did to them, and
   // kv poisoned, so that what a kernel leaves out is seen.
   void reset(const Inputs& inputs);
+
+  // As the other set of the same shape and device is, whatever a launch did to either.
+  void copy_from(const OperandSet& other);
+
+  // Whether the two hold the same bytes: inputs, kv and guard bands.
+  bool equals(const OperandSet& other) const;
 
   std::vector<std::byte> download_kv() const;
 
@@ -34,7 +44,17 @@ class OperandSet {
   static std::int64_t allocated_bytes(const Problem& problem, StoredType type);
 
  private:
+  struct Part {
+    std::byte* data;
+    std::int64_t bytes;
+  };
+  // All that `reset` writes.
+  std::array<Part, 5> parts() const;
+
   Executor* executor_;
+  std::int64_t hidden_bytes_;
+  std::int64_t down_bytes_;
+  std::int64_t up_bytes_;  // of each of the two
   std::int64_t kv_bytes_;
   Memory hidden_;
   Memory w_down_;

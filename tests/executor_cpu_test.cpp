@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -75,12 +76,40 @@ TEST(ExecutorCpu, MovesBytes) {
                                               std::byte{3}, std::byte{0xff}}));
 }
 
+TEST(ExecutorCpu, ComparesAndCopiesWithinItsMemory) {
+  const auto executor = cpu();
+  constexpr std::int64_t kBytes = 1003;
+  std::vector<std::byte> sent(kBytes);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    sent[i] = static_cast<std::byte>(i * 7);
+  }
+  const Memory a = executor->allocate(kBytes);
+  const Memory b = executor->allocate(kBytes + 1);
+  executor->upload(a.get(), sent);
+  for (const std::int64_t shift : {0, 1}) {
+    const BytePair pair{.a = a.get(), .b = b.get() + shift, .bytes = kBytes};
+    executor->copy(b.get() + shift, a.get(), kBytes);
+    std::vector<std::byte> received(sent.size());
+    executor->download(received, b.get() + shift);
+    EXPECT_EQ(received, sent);
+    EXPECT_TRUE(executor->equal(std::array{pair, BytePair{}})) << shift;
+    for (const std::int64_t at : {std::int64_t{0}, std::int64_t{500}, kBytes - 1}) {
+      executor->fill(b.get() + shift + at, ~sent[static_cast<std::size_t>(at)], 1);
+      EXPECT_FALSE(executor->equal(std::array{BytePair{}, pair})) << shift << ' ' << at;
+      executor->copy(b.get() + shift + at, a.get() + at, 1);
+    }
+    EXPECT_TRUE(executor->equal(std::array{pair})) << shift;
+  }
+  EXPECT_TRUE(executor->equal({}));
+}
+
 TEST(ExecutorCpu, TakesNoBytes) {
   const auto executor = cpu();
   const Memory memory = executor->allocate(0);
   EXPECT_EQ(memory, nullptr);
   executor->fill(memory.get(), std::byte{0}, 0);
   executor->upload(memory.get(), {});
+  executor->copy(memory.get(), memory.get(), 0);
   executor->download({}, memory.get());
   EXPECT_THROW(executor->allocate(-1), std::invalid_argument);
 }

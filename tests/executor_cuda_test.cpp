@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -91,6 +92,32 @@ TEST_F(CudaExecutorTest, MovesBytes) {
   executor_->download(received, memory.get() + 9);
   EXPECT_EQ(received, (std::vector<std::byte>{std::byte{0xff}, std::byte{1}, std::byte{2},
                                               std::byte{3}, std::byte{0xff}}));
+}
+
+TEST_F(CudaExecutorTest, ComparesAndCopiesWithinItsMemory) {
+  constexpr std::int64_t kBytes = 1003;  // words of 16 bytes, and a rest
+  std::vector<std::byte> sent(kBytes);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    sent[i] = static_cast<std::byte>(i * 7);
+  }
+  const Memory a = executor_->allocate(kBytes);
+  const Memory b = executor_->allocate(kBytes + 1);
+  executor_->upload(a.get(), sent);
+  for (const std::int64_t shift : {0, 1}) {  // 1: no words
+    const BytePair pair{.a = a.get(), .b = b.get() + shift, .bytes = kBytes};
+    executor_->copy(b.get() + shift, a.get(), kBytes);
+    std::vector<std::byte> received(sent.size());
+    executor_->download(received, b.get() + shift);
+    EXPECT_EQ(received, sent);
+    EXPECT_TRUE(executor_->equal(std::array{pair, BytePair{}})) << shift;
+    for (const std::int64_t at : {std::int64_t{0}, std::int64_t{500}, kBytes - 1}) {
+      executor_->fill(b.get() + shift + at, ~sent[static_cast<std::size_t>(at)], 1);
+      EXPECT_FALSE(executor_->equal(std::array{BytePair{}, pair})) << shift << ' ' << at;
+      executor_->copy(b.get() + shift + at, a.get() + at, 1);
+    }
+    EXPECT_TRUE(executor_->equal(std::array{pair})) << shift;
+  }
+  EXPECT_TRUE(executor_->equal({}));
 }
 
 TEST_F(CudaExecutorTest, RefusesMoreMemoryThanThereIs) {

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "mla_bench/cuda_check.hpp"
+#include "mla_bench/cuda_stream.hpp"
 #include "mla_bench/variant.hpp"
 
 namespace mla_bench::cuda {
@@ -16,9 +17,6 @@ namespace mla_bench::cuda {
 class Stopwatch {
  public:
   Stopwatch() {
-    cudaStream_t stream = nullptr;
-    MLA_BENCH_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    stream_.reset(stream);
     for (OwnedEvent* event : {&begin_, &end_}) {
       cudaEvent_t created = nullptr;
       MLA_BENCH_CHECK(cudaEventCreate(&created));
@@ -26,7 +24,7 @@ class Stopwatch {
     }
   }
 
-  cudaStream_t stream() const { return stream_.get(); }
+  cudaStream_t stream() const { return stream_; }
 
   // Period of `launch` in a graph of many, in ns: the least of a few replays, since a disturbance
   // only adds. A replay's fixed cost is in it, the same for every launch of about that length.
@@ -61,12 +59,10 @@ class Stopwatch {
   }
 
   struct Destroyer {
-    void operator()(cudaStream_t stream) const noexcept { ignore(cudaStreamDestroy(stream)); }
     void operator()(cudaEvent_t event) const noexcept { ignore(cudaEventDestroy(event)); }
     void operator()(cudaGraph_t graph) const noexcept { ignore(cudaGraphDestroy(graph)); }
     void operator()(cudaGraphExec_t graph) const noexcept { ignore(cudaGraphExecDestroy(graph)); }
   };
-  using OwnedStream = std::unique_ptr<CUstream_st, Destroyer>;
   using OwnedEvent = std::unique_ptr<CUevent_st, Destroyer>;
   using OwnedGraph = std::unique_ptr<CUgraph_st, Destroyer>;
   using OwnedGraphExec = std::unique_ptr<CUgraphExec_st, Destroyer>;
@@ -111,7 +107,7 @@ class Stopwatch {
     return OwnedGraphExec(executable);
   }
 
-  OwnedStream stream_;
+  cudaStream_t stream_ = process_stream();
   OwnedEvent begin_;
   OwnedEvent end_;
 };
