@@ -32,6 +32,8 @@ constexpr double kAsPlanned = 0.8;
 // Samples of a round, and the time that slow cells may take for one.
 constexpr int kReplays = 31;
 constexpr int kFewestReplays = 2;
+// Samples where the median alone is wanted.
+constexpr int kPeriodReplays = 7;
 constexpr double kRoundNs = 100e6;
 // Cold operands: five times the cache, as flashinfer asks; the proof with twice as many is what
 // counts.
@@ -245,7 +247,9 @@ double period_ns(Timer& timer, const TimingPlan& plan) {
     const Replay pass = timer.replay(plan.long_launches);
     return pass.ns / static_cast<double>(pass.launches);
   }
-  return median(measure_round(timer, plan, "period").samples_ns);
+  TimingPlan brief = plan;
+  brief.replays = std::min(brief.replays, kPeriodReplays);
+  return median(measure_round(timer, brief, "period").samples_ns);
 }
 
 double period_ns(Executor& executor, std::vector<Launch> ring, double warmup_s) {

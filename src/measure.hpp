@@ -62,8 +62,8 @@ TimingPlan plan_warm(Timer& timer, std::int64_t ring, double warmup_s);
 // One round, every sample kept, those at a slow clock marked. Throws what the timer throws.
 Round measure_round(Timer& timer, const TimingPlan& plan, const std::string& name);
 
-// Period of a launch now: the median of one round, or one pass where that is slow. Throws what the
-// timer throws.
+// Period of a launch now: the median of a short round, or one pass where that is slow. Throws what
+// the timer throws.
 double period_ns(Timer& timer, const TimingPlan& plan);
 
 // The same for the launches of a ring, by a timer of their own.

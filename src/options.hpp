@@ -91,7 +91,7 @@ struct ExportOptions {
 
 // Fresh processes: how each measures, and what is kept of them.
 struct SeriesOptions {
-  int rounds = 3;              // of a cell in one process
+  int rounds = 2;              // of a cell in one process
   std::optional<int> samples;  // of a round; unset: a run's own default
   double warmup_s = 0.5;       // at most, for each cell of a process
   bool times_only = false;     // no process has floors and second witness, not even the first

@@ -14,7 +14,7 @@ constexpr int kFewestPairs = 5;
 // How fresh processes measure, of gate and of selftest.
 std::vector<OptionRow> series_rows() {
   return {
-      {"rounds", "N", "of each cell in a process (default: 3)"},
+      {"rounds", "N", "of each cell in a process (default: 2)"},
       {"samples", "N", "of a round, fewer where a launch is long (default: 31)"},
       {"warmup", "SECONDS", "longest warm-up of each cell (default: 0.5)"},
       {"timeout", "SECONDS", "kill a process that takes so long (default: 600)"},

@@ -170,8 +170,15 @@ Reference& Session::reference_for(Tensors& tensors) {
 }
 
 void Session::ensure_sets(Tensors& tensors, std::size_t count) {
-  while (tensors.sets.size() < count) {
+  if (tensors.sets.empty()) {
     tensors.sets.emplace_back(*tensors.executor, tensors.inputs);
+  }
+  if (tensors.sets.size() < count) {
+    tensors.sets.front().reset(tensors.inputs);  // whatever a launch did to it
+  }
+  while (tensors.sets.size() < count) {
+    tensors.sets.emplace_back(*tensors.executor, tensors.inputs.problem, tensors.inputs.type);
+    tensors.sets.back().copy_from(tensors.sets.front());
   }
 }
 
@@ -256,12 +263,9 @@ Session::SpinCost Session::spin_cost() {
 PlantedWork Session::plant_work(OpenCell& open, bool verify) {
   constexpr double kLeastSpinNs = 8000;
   constexpr std::int64_t kMostLaunchesBetween = 512;
-  constexpr int kSamples = 7;
   Executor& executor = *tensors_->executor;
-  TimingPlan brief = open.plan;
-  brief.replays = std::min(brief.replays, kSamples);
   const double part = open.cell.planted.slow_down;
-  const double honest_ns = period_ns(*open.timer, brief);
+  const double honest_ns = period_ns(*open.timer, open.plan);
   const auto sets = static_cast<std::int64_t>(open.ring);
   const auto least = static_cast<std::int64_t>(std::ceil(kLeastSpinNs / (part * honest_ns)));
   const std::int64_t turns =
@@ -285,12 +289,10 @@ PlantedWork Session::plant_work(OpenCell& open, bool verify) {
   TimingPlan plan = plan_warm(*slowed, work.launches, kStaysWarm);
   plan.replays = std::min(plan.replays, open.plan.replays);
   if (verify) {
-    TimingPlan brief_slowed = plan;
-    brief_slowed.replays = std::min(plan.replays, kSamples);
     // Between two measurements without spins, so that a drift falls on both.
-    const double before_ns = period_ns(*open.timer, brief);
-    const double slowed_ns = period_ns(*slowed, brief_slowed);
-    const double after_ns = period_ns(*open.timer, brief);
+    const double before_ns = period_ns(*open.timer, open.plan);
+    const double slowed_ns = period_ns(*slowed, plan);
+    const double after_ns = period_ns(*open.timer, open.plan);
     work.slow_down = 2 * slowed_ns / (before_ns + after_ns) - 1;
   }
   open.timer = std::move(slowed);
@@ -471,27 +473,25 @@ void Session::negate_answers() {
 
 // What a pass of the timed launches wrote; `set` becomes the operand set that is at fault.
 Check Session::recheck(const OpenCell& open, std::size_t& set) {
-  for (std::size_t i = 0; i < open.ring; ++i) {
-    // Anew, since another cell's launches may have damaged what all share.
-    tensors_->sets[i].reset(tensors_->inputs);
+  // Anew, since another cell's launches may have damaged what all share.
+  OperandSet& first = tensors_->sets.front();
+  first.reset(tensors_->inputs);
+  for (std::size_t i = 1; i < open.ring; ++i) {
+    tensors_->sets[i].copy_from(first);
   }
   open.timer->replay(open.plan.long_launches);
   set = 0;
   Check outcome = check(open, set);
-  const std::vector<std::byte> first = tensors_->sets[0].download_kv();
-  // Every set holds the same inputs, so every copy of kv must hold the same bits.
+  // Every set held the same inputs, so every one must hold the same bits as the first, which is
+  // right.
   for (std::size_t i = 1; i < open.ring && outcome.passed; ++i) {
-    if (tensors_->sets[i].download_kv() != first) {
+    if (!tensors_->sets[i].equals(first)) {
       set = i;
       outcome = check(open, set);
       if (outcome.passed) {
         outcome.passed = false;
         outcome.reason = "operand sets with the same inputs got different bits in kv";
       }
-    } else if (const std::string trespass = tensors_->sets[i].trespass(tensors_->inputs);
-               !trespass.empty()) {
-      outcome.passed = false;
-      outcome.reason = trespass;
     }
   }
   return outcome;
@@ -543,15 +543,11 @@ std::optional<Anchors> Session::anchors() try {
   if (!tensors_) {
     throw std::invalid_argument("no cell is open");
   }
-  constexpr int kSamples = 7;
   constexpr double kWarmupSeconds = 0.05;
   Executor& executor = *tensors_->executor;
   const AnchorLaunches launches = executor.anchor_launches();
   const auto period = [&](const Launch& launch) {
-    const std::unique_ptr<Timer> timer = executor.make_timer({launch});
-    TimingPlan plan = plan_warm(*timer, 1, kWarmupSeconds);
-    plan.replays = std::min(plan.replays, kSamples);
-    return period_ns(*timer, plan);
+    return period_ns(executor, {launch}, kWarmupSeconds);
   };
   return Anchors{.copy_ns = period(launches.copy),
                  .fma_ns = period(launches.fma),
