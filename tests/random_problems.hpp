@@ -208,6 +208,7 @@ inline RandomOutcome run_random_problems(const Device& device, std::int64_t coun
   constexpr std::uint64_t kReadable = 1'000'000'000;
   outcome.seed = number_in("MLA_BENCH_RANDOM_SEED")
                      .value_or(static_cast<std::int64_t>(std::random_device{}() % kReadable));
+  std::cout << "random problems from MLA_BENCH_RANDOM_SEED=" << outcome.seed << '\n';
   Dice dice(static_cast<std::uint64_t>(outcome.seed));
   constexpr std::array kDistributions{Distribution::kNormal, Distribution::kPositive,
                                       Distribution::kExact};
@@ -249,12 +250,9 @@ inline RandomOutcome run_random_problems(const Device& device, std::int64_t coun
         outcome.failures.push_back(command_for(drawn) + "\n  " + *fails(drawn.problem));
       }
     }
+    std::cout << listed.name << ": " << ran
+              << std::endl;  // a run that is killed shows where it was
   }
-  std::cout << "random problems from MLA_BENCH_RANDOM_SEED=" << outcome.seed << ":";
-  for (const auto& [variant, ran] : outcome.problems) {
-    std::cout << ' ' << variant << ' ' << ran;
-  }
-  std::cout << '\n';
   return outcome;
 }
 
