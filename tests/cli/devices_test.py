@@ -220,7 +220,7 @@ class AtTheSameTime(DevicesCase):
     def test_whose_company_fails_is_not_trusted(self):
         for variant, status, rounds in (
             ("wrong_on_some", "incorrect", 2),
-            ("dies_on_some", "failed", 20),
+            ("dies_on_some", "failed", 30),
         ):
             with self.subTest(variant=variant):
                 document, _ = self.measured(
