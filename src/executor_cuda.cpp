@@ -82,8 +82,9 @@ std::string why_no_device(cudaError_t error) {
   if (error == cudaErrorInsufficientDriver) {
     int version = 0;
     ignore(cudaDriverGetVersion(&version));
-    return "the driver (CUDA " + version_text(version) + ") is too old for this build (CUDA " +
-           version_text(CUDART_VERSION) + ")";
+    return "the driver (CUDA " + version_text(version) +
+           ") is too old for this build, which needs one for CUDA " + version_text(CUDART_VERSION) +
+           " or newer";
   }
   if (error == cudaErrorNoDevice || error == cudaSuccess) {
     return "no CUDA device";
