@@ -651,7 +651,15 @@ DeviceList find_cuda_devices() {
 }
 
 std::unique_ptr<Executor> make_cuda_executor(const Device& device) {
-  return std::make_unique<CudaExecutor>(device);
+  try {
+    return std::make_unique<CudaExecutor>(device);
+  } catch (const CudaError& error) {
+    if (error.code() == cudaErrorMemoryAllocation) {
+      throw OutOfMemoryError("cuda:" + std::to_string(device.ordinal) +
+                             " has no room for a context: other processes hold its memory");
+    }
+    throw;
+  }
 }
 
 }  // namespace mla_bench
