@@ -114,8 +114,8 @@ std::int64_t memory_pages_in_bytes(int which) {
   return std::max<std::int64_t>(sysconf(which), 0) * sysconf(_SC_PAGESIZE);
 }
 
-// The machine's memory, or what the control groups leave of it. Page cache that the kernel would
-// give back counts as free.
+// The machine's memory, or what the control groups and the process's own limit (`ulimit -v`) leave
+// of it. Page cache that the kernel would give back counts as free.
 HostMemory host_memory(const fs::path& root) {
   constexpr std::int64_t kKib = 1024;
   const std::optional<std::int64_t> total_kib = keyed_integer(root / "proc/meminfo", "MemTotal:");
@@ -132,6 +132,11 @@ HostMemory host_memory(const fs::path& root) {
       memory.total = std::min(memory.total, *limit);
       memory.free = std::clamp<std::int64_t>(*limit - *used + cache, 0, memory.free);
     }
+  }
+  const auto limit = keyed_integer(root / "proc/self/limits", "Max address space");
+  const auto used_kib = keyed_integer(root / "proc/self/status", "VmSize:");
+  if (limit && used_kib) {
+    memory.free = std::clamp<std::int64_t>(*limit - *used_kib * kKib, 0, memory.free);
   }
   return memory;
 }

@@ -87,8 +87,9 @@ std::string why_no_device(cudaError_t error) {
   if (error == cudaErrorInsufficientDriver) {
     int version = 0;
     ignore(cudaDriverGetVersion(&version));
-    return "the driver (CUDA " + version_text(version) + ") is too old for this build (CUDA " +
-           version_text(CUDART_VERSION) + ")";
+    return "the driver (CUDA " + version_text(version) +
+           ") is too old for this build, which needs one for CUDA " + version_text(CUDART_VERSION) +
+           " or newer";
   }
   if (error == cudaErrorNoDevice || error == cudaSuccess) {
     return "no CUDA device";
@@ -666,7 +667,15 @@ DeviceList find_cuda_devices() {
 }
 
 std::unique_ptr<Executor> make_cuda_executor(const Device& device) {
-  return std::make_unique<CudaExecutor>(device);
+  try {
+    return std::make_unique<CudaExecutor>(device);
+  } catch (const CudaError& error) {
+    if (error.code() == cudaErrorMemoryAllocation) {
+      throw OutOfMemoryError("cuda:" + std::to_string(device.ordinal) +
+                             " has no room for a context: other processes hold its memory");
+    }
+    throw;
+  }
 }
 
 }  // namespace mla_bench

@@ -199,4 +199,10 @@ std::optional<std::string> why_not_searched(const Result& result) {
   return missing.empty() ? std::nullopt : std::optional(missing);
 }
 
+bool is_unwatched(const Result& result) {
+  return result.cell.backend == Backend::kCuda && result.summary &&
+         std::none_of(result.rounds.begin(), result.rounds.end(),
+                      [](const Round& round) { return round.before || round.after; });
+}
+
 }  // namespace mla_bench

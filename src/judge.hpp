@@ -27,4 +27,7 @@ std::vector<std::string> doubts_beside_times(const Result& result);
 // did, or where there is no graph (a CPU) or no time.
 std::optional<std::string> why_not_searched(const Result& result);
 
+// Whether nobody could tell of throttling and other processes around any round of a GPU's time.
+bool is_unwatched(const Result& result);
+
 }  // namespace mla_bench

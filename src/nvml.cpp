@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -40,6 +41,7 @@ struct Api {
   int (*shutdown)() = nullptr;
   int (*driver_version)(char*, unsigned) = nullptr;
   int (*by_uuid)(const char*, NvmlDevice*) = nullptr;
+  int (*whole_of_slice)(NvmlDevice, NvmlDevice*) = nullptr;
   int (*clock)(NvmlDevice, int, unsigned*) = nullptr;
   int (*max_clock)(NvmlDevice, int, unsigned*) = nullptr;
   int (*event_reasons)(NvmlDevice, unsigned long long*) = nullptr;
@@ -63,6 +65,7 @@ Api load_api(void* library) {
   load(library, api.shutdown, "nvmlShutdown");
   load(library, api.driver_version, "nvmlSystemGetDriverVersion");
   load(library, api.by_uuid, "nvmlDeviceGetHandleByUUID");
+  load(library, api.whole_of_slice, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
   load(library, api.clock, "nvmlDeviceGetClockInfo");
   load(library, api.max_clock, "nvmlDeviceGetMaxClockInfo");
   load(library, api.event_reasons, "nvmlDeviceGetCurrentClocksEventReasons");
@@ -113,59 +116,83 @@ class Nvml : public Environment {
   Nvml& operator=(const Nvml&) = delete;
 
   std::optional<GpuSetup> setup(const std::string& uuid) override {
-    const std::optional<NvmlDevice> device = ask<NvmlDevice>(api_.by_uuid, uuid.c_str());
-    if (!device) {
+    const std::optional<Gpu> gpu = find(uuid);
+    if (!gpu) {
       return std::nullopt;
     }
+    const NvmlDevice device = gpu->whole;
     GpuSetup setup;
     std::array<char, 96> version{};
     if (api_.driver_version != nullptr &&
         api_.driver_version(version.data(), version.size()) == kSuccess) {
       setup.driver = version.data();
     }
-    setup.max_sm_clock_mhz = ask_clock(api_.max_clock, *device, kClockSm);
-    setup.max_memory_clock_mhz = ask_clock(api_.max_clock, *device, kClockMemory);
-    setup.power_limit_w = ask_watts(api_.power_limit, *device);
+    setup.max_sm_clock_mhz = ask_clock(api_.max_clock, device, kClockSm);
+    setup.max_memory_clock_mhz = ask_clock(api_.max_clock, device, kClockMemory);
+    setup.power_limit_w = ask_watts(api_.power_limit, device);
     int current = 0;
     int pending = 0;
-    if (api_.ecc != nullptr && api_.ecc(*device, &current, &pending) == kSuccess) {
+    if (api_.ecc != nullptr && api_.ecc(device, &current, &pending) == kSuccess) {
       setup.ecc = current != 0;
     }
     unsigned mig = 0;
     unsigned mig_pending = 0;
-    if (api_.mig != nullptr && api_.mig(*device, &mig, &mig_pending) == kSuccess) {
+    if (gpu->is_slice()) {
+      setup.mig = true;
+    } else if (api_.mig != nullptr && api_.mig(device, &mig, &mig_pending) == kSuccess) {
       setup.mig = mig != 0;
     }
-    if (const std::optional<int> persistence = ask<int>(api_.persistence, *device)) {
+    if (const std::optional<int> persistence = ask<int>(api_.persistence, device)) {
       setup.persistence = *persistence != 0;
     }
     return setup;
   }
 
   std::optional<GpuState> state(const std::string& uuid) override {
-    const std::optional<NvmlDevice> device = ask<NvmlDevice>(api_.by_uuid, uuid.c_str());
-    if (!device) {
+    const std::optional<Gpu> gpu = find(uuid);
+    if (!gpu) {
       return std::nullopt;
     }
+    const NvmlDevice device = gpu->whole;
     GpuState state;
-    state.sm_clock_mhz = ask_clock(api_.clock, *device, kClockSm);
-    state.memory_clock_mhz = ask_clock(api_.clock, *device, kClockMemory);
-    state.power_w = ask_watts(api_.power, *device);
-    if (const auto celsius = ask<unsigned>(api_.temperature, *device, kTemperatureGpu)) {
+    state.sm_clock_mhz = ask_clock(api_.clock, device, kClockSm);
+    state.memory_clock_mhz = ask_clock(api_.clock, device, kClockMemory);
+    state.power_w = ask_watts(api_.power, device);
+    if (const auto celsius = ask<unsigned>(api_.temperature, device, kTemperatureGpu)) {
       state.temperature_c = static_cast<int>(*celsius);
     }
     const unsigned long long reasons =
-        ask<unsigned long long>(api_.event_reasons, *device).value_or(0);
+        ask<unsigned long long>(api_.event_reasons, device).value_or(0);
     state.throttle = {.software_power_cap = (reasons & kSoftwarePowerCap) != 0,
                       .hardware_slowdown = (reasons & kHardwareSlowdown) != 0,
                       .software_thermal = (reasons & kSoftwareThermal) != 0,
                       .hardware_thermal = (reasons & kHardwareThermal) != 0,
                       .power_brake = (reasons & kPowerBrake) != 0};
-    state.other_processes = other_processes(*device);
+    state.other_processes = other_processes(gpu->device);
     return state;
   }
 
  private:
+  // As CUDA counts devices: a GPU, or a slice of one (MIG). Clocks, power and temperature are the
+  // whole GPU's, and NVML does not tell them of a slice.
+  struct Gpu {
+    NvmlDevice device;
+    NvmlDevice whole;
+
+    bool is_slice() const { return device != whole; }
+  };
+
+  // CUDA tells the sixteen bytes of a UUID, NVML wants to hear of what they are: GPU- or MIG-.
+  std::optional<Gpu> find(const std::string& uuid) const {
+    if (const auto device = ask<NvmlDevice>(api_.by_uuid, uuid.c_str())) {
+      return Gpu{.device = *device, .whole = *device};
+    }
+    const std::string as_slice = "MIG" + uuid.substr(std::min(uuid.find('-'), uuid.size()));
+    const auto slice = ask<NvmlDevice>(api_.by_uuid, as_slice.c_str());
+    const auto whole = slice ? ask<NvmlDevice>(api_.whole_of_slice, *slice) : std::nullopt;
+    return whole ? std::optional(Gpu{.device = *slice, .whole = *whole}) : std::nullopt;
+  }
+
   // In a container process ids are another namespace's: then ours is not among them, and one of the
   // processes is taken to be this one.
   std::optional<int> other_processes(NvmlDevice device) const {

@@ -110,16 +110,24 @@ std::vector<std::string> advice(const RunOptions& options, const std::vector<Res
 
 // What was not looked for, a line for each reason.
 std::vector<std::string> gaps(const std::vector<Result>& results) {
-  std::map<std::string, int> cells;
+  std::map<std::string, int> unsearched;  // cells by the reason
+  int unwatched = 0;
   for (const Result& result : results) {
     if (const std::optional<std::string> why = why_not_searched(result)) {
-      cells[*why] += 1;
+      unsearched[*why] += 1;
     }
+    unwatched += is_unwatched(result) ? 1 : 0;
   }
+  const auto in_cells = [](int count) {
+    return " in " + std::to_string(count) + (count == 1 ? " cell: " : " cells: ");
+  };
   std::vector<std::string> lines;
-  for (const auto& [why, count] : cells) {
-    lines.push_back("nobody looked for work on other streams in " + std::to_string(count) +
-                    (count == 1 ? " cell: " : " cells: ") + printable(why));
+  for (const auto& [why, count] : unsearched) {
+    lines.push_back("nobody looked for work on other streams" + in_cells(count) + printable(why));
+  }
+  if (unwatched > 0) {
+    lines.push_back("nobody watched for throttling and other processes" + in_cells(unwatched) +
+                    "the driver's libnvidia-ml.so.1 is missing or does not know the GPU");
   }
   return lines;
 }

@@ -1,6 +1,7 @@
-// Stands in for the generated registry: one CUDA variant that is right, and some that hide work
-// from the clock on a stream of their own, fp32 only, whose output is right as long as nobody looks
-// at what the timed launches alone do; and the mutants.
+// Stands in for the generated registry: one CUDA variant that is right; some that hide work from
+// the clock on a stream of their own, fp32 only, whose output is right as long as nobody looks at
+// what the timed launches alone do; some whose kernels take the GPU's context down or never end;
+// and the mutants.
 #include <cuda_runtime_api.h>
 
 #include <array>
@@ -20,6 +21,9 @@ enum class Fault {
   kMovesHalf,    // k on the stream given, v elsewhere
   kMovesLatent,  // the latent elsewhere into memory that stays, so that even a later kv is right
   kAddsKernel,   // all of the work on the stream given, and a second kernel elsewhere
+  kStrays,       // a write to an address that is nobody's, which ends the CUDA context
+  kStraysLater,  // the same after some thousand launches, in a graph that was right before
+  kSpins,        // a kernel that never ends
 };
 
 constexpr int kThreads = 256;
@@ -70,6 +74,19 @@ __global__ void up_kernel(Problem problem, Operands operands, const float* laten
   static_cast<float*>(operands.kv)[place] = sum;
 }
 
+// Counts the launches, and from number `right` on writes where nothing is.
+__global__ void stray_kernel(unsigned int* launches, unsigned int right, int* nowhere) {
+  if (atomicAdd(launches, 1) >= right) {
+    *nowhere = 1;
+  }
+}
+
+// Until somebody writes there, which nobody does.
+__global__ void spin_kernel(const volatile unsigned int* never_written) {
+  while (*never_written == 0) {
+  }
+}
+
 unsigned int blocks_for(std::int64_t count) {
   return static_cast<unsigned int>((count + kThreads - 1) / kThreads);
 }
@@ -83,6 +100,8 @@ class Hidden {
     MLA_BENCH_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     MLA_BENCH_CHECK(cudaMalloc(&latent_, latent_bytes(problem)));
     MLA_BENCH_CHECK(cudaMalloc(&copy_, latent_bytes(problem)));
+    MLA_BENCH_CHECK(cudaMalloc(&launches_, sizeof(unsigned int)));
+    MLA_BENCH_CHECK(cudaMemset(launches_, 0, sizeof(unsigned int)));
   }
   Hidden(const Hidden&) = delete;
   Hidden& operator=(const Hidden&) = delete;
@@ -90,11 +109,13 @@ class Hidden {
     cudaStreamDestroy(stream_);
     cudaFree(latent_);
     cudaFree(copy_);
+    cudaFree(launches_);
   }
 
   cudaStream_t stream() const { return stream_; }
   float* latent() const { return static_cast<float*>(latent_); }
   float* copy() const { return static_cast<float*>(copy_); }
+  unsigned int* launches() const { return static_cast<unsigned int*>(launches_); }  // zero at first
 
   // A plain call waits, so that whoever checks it finds the work done; a capture could not.
   void join(cudaStream_t given) const {
@@ -113,6 +134,7 @@ class Hidden {
   cudaStream_t stream_ = nullptr;
   void* latent_ = nullptr;
   void* copy_ = nullptr;
+  void* launches_ = nullptr;
 };
 
 void launch(Fault fault, const Problem& problem, const Operands& operands, const Hidden& hidden,
@@ -152,6 +174,18 @@ void launch(Fault fault, const Problem& problem, const Operands& operands, const
       up(0, 2 * half, given);
       copy_kernel<<<blocks_for(latents), kThreads, 0, hidden.stream()>>>(hidden.latent(),
                                                                          hidden.copy(), latents);
+      break;
+    case Fault::kStrays:
+    case Fault::kStraysLater: {
+      constexpr unsigned int kSomeThousand = 3000;  // more than are launched outside of graphs
+      down(given);
+      up(0, 2 * half, given);
+      stray_kernel<<<1, 1, 0, given>>>(hidden.launches(),
+                                       fault == Fault::kStrays ? 0 : kSomeThousand, nullptr);
+      break;
+    }
+    case Fault::kSpins:
+      spin_kernel<<<1, 1, 0, given>>>(hidden.launches());
       break;
   }
   MLA_BENCH_CHECK(cudaGetLastError());
@@ -211,6 +245,9 @@ std::span<const Listed> registry() {
       listed<Fault::kMovesHalf>("moves_half"),
       listed<Fault::kMovesLatent>("moves_latent"),
       listed<Fault::kAddsKernel>("adds_kernel"),
+      listed<Fault::kStrays>("strays"),
+      listed<Fault::kStraysLater>("strays_later"),
+      listed<Fault::kSpins>("spins"),
   };
   static const std::vector<Listed> all = [] {
     std::vector<Listed> lines(kListed.begin(), kListed.end());

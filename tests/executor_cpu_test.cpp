@@ -245,6 +245,20 @@ TEST(FindCpuDevice, ObeysControlGroups) {
   EXPECT_EQ(device.free_memory, 400000);
 }
 
+TEST(FindCpuDevice, TheProcessesOwnLimitLeavesLess) {
+  const FakeRoot root;
+  root.write("proc/meminfo", "MemTotal: 4096 kB\nMemAvailable: 4096 kB\n");
+  root.write("proc/self/status", "VmPeak:\t 9999 kB\nVmSize:\t    1000 kB\n");
+  for (const auto& [limit, free_kib] :
+       {std::pair{"unlimited", 4096}, {"3072000", 2000}, {"99999999999", 4096}, {"1000", 0}}) {
+    root.write("proc/self/limits",
+               "Limit                     Soft Limit           Hard Limit           Units     \n"
+               "Max address space         " +
+                   std::string(limit) + "            unlimited            bytes     \n");
+    EXPECT_EQ(find_cpu_device(root.path()).free_memory, free_kib * 1024) << limit;
+  }
+}
+
 TEST(FindCpuDevice, CountsASharedCacheOnce) {
   const std::vector<int> cpus = allowed_cpus();
   if (cpus.size() < 2) {

@@ -174,6 +174,25 @@ TEST(WhyNotSearched, IsSaidOfTimedGpuCellsAlone) {
   EXPECT_EQ(why_not_searched(result), std::nullopt);
 }
 
+TEST(IsUnwatched, HoldsOfTimedGpuCellsThatNobodyTellsOf) {
+  Result result = clean_result();
+  result.cell.backend = Backend::kCuda;
+  EXPECT_FALSE(is_unwatched(result));
+  for (Round& round : result.rounds) {
+    round.before.reset();
+  }
+  EXPECT_FALSE(is_unwatched(result)) << "told of after each round";
+  for (Round& round : result.rounds) {
+    round.after.reset();
+  }
+  EXPECT_TRUE(is_unwatched(result));
+  result.cell.backend = Backend::kCpu;
+  EXPECT_FALSE(is_unwatched(result));
+  result.cell.backend = Backend::kCuda;
+  result.summary.reset();
+  EXPECT_FALSE(is_unwatched(result));
+}
+
 // Nothing ran in the time that was measured: all of the period is gap.
 TEST(Doubts, AGraphThatHoldsNoWorkIsFound) {
   Result result = clean_result();

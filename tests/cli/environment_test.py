@@ -5,6 +5,7 @@ import fcntl
 import io
 import os
 import pty
+import shlex
 import shutil
 import struct
 import subprocess
@@ -145,6 +146,43 @@ class Neighbours(harness.CliTest):
             held.seek(0)
             self.assertEqual(held.read(), "theirs")
         self.document(self.folder / "a.json")
+
+
+class Paths(harness.CliTest):
+    def test_names_beyond_ascii(self):
+        """Whatever the locale, names come out as they went in."""
+        folder, name = "größe", "模型 🙂"
+        quick = [*BRIEF, *TINY, "--variant", "naive"]
+        for locale in ("C", "C.UTF-8"):
+            with self.subTest(locale=locale):
+                env = self.environment(LC_ALL=locale)
+                document, tensors, table = (
+                    f"{folder}/{locale}/{name}.{kind}" for kind in ("json", "safetensors", "csv")
+                )
+                (self.folder / tensors).parent.mkdir(parents=True)
+                done = self.run_program(*quick, "--json", document, "--save", tensors, env=env)
+                self.ends_with(done, document)
+                again = self.run_program(
+                    *BRIEF, "--variant", "naive", "--kv-heads", "2", "--input", tensors, "--json",
+                    document, env=env,
+                )
+                self.ends_with(again, document)
+                [cell] = self.document(self.folder / document)["cells"]
+                self.assertEqual(cell["inputs"]["file"], tensors)
+                words = shlex.split(cell["command"])[1:]
+                self.assertIn(tensors, words)
+                self.ends(self.run_program(*words, "--dry-run", env=env), 0)
+                written = self.run_program(
+                    "export", document, "--to", "csv", "--output", table, env=env
+                )
+                self.ends(written, 0)
+                self.assertIn(tensors, self.run_program("compare", document, env=env).stdout)
+                self.assertEqual(self.files(), sorted([document, tensors, table]))
+                shutil.rmtree(self.folder / folder)
+
+    def ends_with(self, done, document):
+        self.ends(done, 0)
+        self.assertIn(f"wrote {document}\n", done.stderr)
 
 
 if __name__ == "__main__":
