@@ -228,6 +228,9 @@ Json to_json(const Round& round) {
   if (round.process != 0) {
     json["process"] = round.process;
   }
+  if (round.retaken_samples != 0) {
+    json["retaken_samples"] = round.retaken_samples;
+  }
   if (!round.clock_mhz.empty()) {
     json["clock_mhz"] = round.clock_mhz;
     json["slow_clock_samples"] = round.slow_clock_samples;
@@ -341,6 +344,7 @@ Round round_from_json(const Json& json) {
       .short_ns = get<std::vector<double>>(json, "short_ns"),
       .long_ns = get<std::vector<double>>(json, "long_ns"),
       .samples_ns = get<std::vector<double>>(json, "samples_ns"),
+      .retaken_samples = get_optional<std::int64_t>(json, "retaken_samples").value_or(0),
       .clock_mhz =
           get_optional<std::vector<double>>(json, "clock_mhz").value_or(std::vector<double>{}),
       .slow_clock_samples = get_optional<std::vector<std::int64_t>>(json, "slow_clock_samples")

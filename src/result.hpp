@@ -76,6 +76,9 @@ struct Round {
   std::vector<double> short_ns;    // whole passes, as the timer gave them
   std::vector<double> long_ns;     // whole passes
   std::vector<double> samples_ns;  // (long - short) / (long_launches - short_launches), per launch
+  // Samples that were taken again, since something disturbed the short pass for longer than the
+  // long one takes: their difference is no time.
+  std::int64_t retaken_samples = 0;
   // SM clock over each long pass, 0 where it could not be read; empty on a CPU.
   std::vector<double> clock_mhz;
   // Places in samples_ns of those whose clock was below 97 % of the round's median: kept, but

@@ -246,12 +246,20 @@ TEST(Round, KeepsEverySampleAsItCame) {
   }
 }
 
-TEST(Round, EvenASampleThatMakesNoSenseIsKept) {
-  FakeTimer timer([](std::int64_t launches, std::size_t) { return launches == 8 ? 100.0 : 700.0; });
-  const Round round =
-      measure_round(timer, {.short_launches = 2, .long_launches = 8, .replays = 3}, "a");
+TEST(Round, ASampleThatIsNoTimeIsTakenAgainAndCounted) {
+  // The untimed pass, a short one that was disturbed, its long one, and five that were not.
+  FakeTimer timer([](std::int64_t launches, std::size_t call) {
+    return 10.0 * static_cast<double>(launches) + (call == 1 ? 1000.0 : 0.0);
+  });
+  const TimingPlan plan{.short_launches = 2, .long_launches = 8, .replays = 3};
+  const Round round = measure_round(timer, plan, "a");
   ASSERT_EQ(round.samples_ns.size(), 3u);
-  EXPECT_NEAR(round.samples_ns[0], -100, 1e-6);
+  EXPECT_EQ(round.short_ns, std::vector<double>(3, 20));
+  EXPECT_EQ(round.long_ns, std::vector<double>(3, 80));
+  EXPECT_EQ(round.retaken_samples, 1);
+
+  FakeTimer senseless([](std::int64_t, std::size_t) { return 100.0; });
+  EXPECT_THROW(measure_round(senseless, plan, "a"), std::runtime_error);
 }
 
 // The clock of the third sample could not be read, that of the fourth was low.
