@@ -300,12 +300,13 @@ std::vector<RankingFlip> flips_of(const std::vector<ComparedCell>& cells, const 
       }
     }
     for (const auto& [variants, found] : decided) {
-      const auto turns = std::find_if(found.begin(), found.end(), [&](const Finding& other) {
-        return cells[other.faster].key.variant != cells[found[0].faster].key.variant &&
-               cells[other.faster].device != cells[found[0].faster].device;
+      const Finding& here = found.front();
+      const auto turns = std::find_if(found.begin(), found.end(), [&](const Finding& there) {
+        return cells[there.faster].key.variant != cells[here.faster].key.variant &&
+               cells[there.faster].device != cells[here.faster].device;
       });
       if (turns != found.end()) {
-        flips.push_back({.here = found[0], .there = *turns});
+        flips.push_back({.here = here, .there = *turns});
       }
     }
   }

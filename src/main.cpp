@@ -19,6 +19,9 @@ template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+// clang before 17 does not deduce this by itself.
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
 
 int dispatch(std::span<const char* const> argv) {
   return std::visit(

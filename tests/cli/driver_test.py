@@ -7,7 +7,7 @@ import harness
 from harness import TINY
 
 NOTHING_RAN = 77
-QUICK = [*TINY, *("--variant naive --rounds 1 --warmup 0 --json a.json").split()]
+QUICK = [*TINY, *("--threads 1 --variant naive --rounds 1 --warmup 0 --json a.json").split()]
 
 
 class Driver(harness.CliTest):
