@@ -1,5 +1,6 @@
 // mla-bench run: from options to a document, a table and an exit code.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -24,6 +25,11 @@
 
 namespace mla_bench {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A killed run loses no more than what it measured since.
+constexpr std::chrono::milliseconds kBetweenSaves{500};
 
 ExitCode exit_code(const std::vector<Result>& results, bool strict) {
   const auto any = [&](Status status) {
@@ -197,8 +203,15 @@ int run_command(const RunOptions& options, std::span<const char* const> argv) {
   };
   save();  // a path that cannot be written fails now, not after the measurements
 
+  // Not after every cell: of a run of hundreds of short ones, writing would be a good part.
+  const auto save_at_times = [&save, last = Clock::now()]() mutable {
+    if (Clock::now() - last >= kBetweenSaves) {
+      save();
+      last = Clock::now();
+    }
+  };
   const Observer observer{.progress = [&progress](const std::string& line) { progress.show(line); },
-                          .cell_done = save};
+                          .cell_done = save_at_times};
   try {
     describe_devices(options, plan, worker, progress, document);
     document.ended_by_signal =
