@@ -230,7 +230,7 @@ class ClockWindow {
 //   period = (T(n2) - T(n1)) / (n2 - n1)
 //
 // Each [clocks] reads every SM's cycle counter beside the GPU's nanosecond clock, outside the
-// events. so that neither the host nor the start of the graph is between the events; what is left
+// events, so that neither the host nor the start of the graph is between the events; what is left
 // of a fixed cost is the same for every n and cancels in the caller's slope. Events as graph nodes
 // (cudaEventRecordExternal) are documented at cudaEventRecordWithFlags in the CUDA runtime API; the
 // CUTLASS profiler times so under --use-cuda-graphs.

@@ -20,6 +20,7 @@
 #include "plan.hpp"
 #include "report.hpp"
 #include "safetensors.hpp"
+#include "schedule.hpp"
 #include "text.hpp"
 #include "worker_process.hpp"
 
@@ -106,10 +107,12 @@ std::vector<std::string> advice(const RunOptions& options, const std::vector<Res
     const std::string what = std::isfinite(half)
                                  ? "is known to +- " + fixed(100 * half, 2) + " % only"
                                  : "has one round, which says nothing of its spread";
+    const std::size_t rounds = result.rounds.size();
+    const bool rounds_end_it = options.measuring.rounds || rounds >= kMostRounds;
     lines.push_back(result.cell.id() + " " + what + "; raise " +
-                    (options.measuring.rounds
-                         ? "--rounds above " + std::to_string(*options.measuring.rounds)
-                         : "--time-budget above " + fixed(options.measuring.time_budget_s, 0)));
+                    (rounds_end_it
+                         ? "--rounds above " + std::to_string(rounds)
+                         : "--time-budget above " + shortest(options.measuring.time_budget_s)));
   }
   return lines;
 }

@@ -38,6 +38,17 @@ class Run(harness.CliTest):
         warnings = [line for line in done.stderr.splitlines() if "running on the CPU" in line]
         self.assertEqual(len(warnings), 1 if backend == "cpu" else 0, done.stderr)
 
+    def test_advice_raises_what_ended_the_rounds(self):
+        wanted = "--variant naive --device cpu --warmup 0 --precision-target 0.000001"
+        for options, advice in (
+            ("--samples 2", "raise --rounds above 21"),  # the most that are made unasked
+            ("--samples 2 --rounds 3", "raise --rounds above 3"),
+            ("--time-budget 0.2", "raise --time-budget above 0.2"),
+        ):
+            done = self.run_program(*wanted.split(), *options.split(), *TINY, "--json", "a.json")
+            self.ends(done, 0)
+            self.assertIn(advice, done.stderr)
+
     def test_all_variants(self):
         done = self.run_program(*BRIEF, *TINY, "--json", "a.json")
         self.ends(done, 0)
