@@ -88,8 +88,8 @@ std::string why_no_device(cudaError_t error) {
     int version = 0;
     ignore(cudaDriverGetVersion(&version));
     return "the driver (CUDA " + version_text(version) +
-           ") is too old for this build, which needs one for CUDA " + version_text(CUDART_VERSION) +
-           " or newer";
+           ") is too old for this build, which needs one for CUDA " +
+           version_text(CUDART_VERSION / 1000 * 1000) + " or newer";  // any of that major version
   }
   if (error == cudaErrorNoDevice || error == cudaSuccess) {
     return "no CUDA device";
@@ -411,6 +411,7 @@ class CudaExecutor final : public Executor {
   explicit CudaExecutor(const Device& device) : device_(device) {
     make_current();
     stream_ = process_stream();
+    differ_ = allocate(sizeof(int));
     // Not cudaCtxResetPersistingL2Cache(), for the reason that cuda_stream.hpp gives. A new context
     // has no lines that L2 was asked to keep; a variant that asks for some has to give them back.
     device_.free_memory = free_device_memory();
@@ -463,9 +464,6 @@ class CudaExecutor final : public Executor {
 
   bool equal(std::span<const BytePair> pairs) override {
     make_current();
-    if (!differ_) {
-      differ_ = allocate(sizeof(int));
-    }
     int differ = 0;
     compare_bytes(stream_, pairs, reinterpret_cast<int*>(differ_.get()));
     download(std::as_writable_bytes(std::span(&differ, 1)), differ_.get());
@@ -637,7 +635,7 @@ class CudaExecutor final : public Executor {
 
   Device device_;
   cudaStream_t stream_ = nullptr;
-  Memory differ_;  // of `equal`, made when it is first asked
+  Memory differ_;  // of `equal`
   std::optional<LoadedRecorder> recorder_;
 };
 

@@ -337,6 +337,10 @@ Anchors anchors_from_json(const Json& json) {
 
 Round round_from_json(const Json& json) {
   const Json* anchors = find_member(json, "anchors");
+  const std::int64_t retaken = get_optional<std::int64_t>(json, "retaken_samples").value_or(0);
+  if (retaken < 0) {
+    throw UsageError("retaken_samples is negative");
+  }
   return {
       .process = get_optional<std::int64_t>(json, "process").value_or(0),
       .short_launches = get<std::int64_t>(json, "short_launches"),
@@ -344,7 +348,7 @@ Round round_from_json(const Json& json) {
       .short_ns = get<std::vector<double>>(json, "short_ns"),
       .long_ns = get<std::vector<double>>(json, "long_ns"),
       .samples_ns = get<std::vector<double>>(json, "samples_ns"),
-      .retaken_samples = get_optional<std::int64_t>(json, "retaken_samples").value_or(0),
+      .retaken_samples = retaken,
       .clock_mhz =
           get_optional<std::vector<double>>(json, "clock_mhz").value_or(std::vector<double>{}),
       .slow_clock_samples = get_optional<std::vector<std::int64_t>>(json, "slow_clock_samples")

@@ -16,6 +16,8 @@ constexpr double kColdTolerance = 0.02;
 // Part of the samples that may be marked before the cell's median is in doubt: a quarter can move a
 // median only within its own spread.
 constexpr double kMostMarked = 0.25;
+// And at most this part taken again.
+constexpr double kMostRetaken = 0.1;
 // Ceilings are medians of a few rounds themselves.
 constexpr double kFasterThanLight = 0.97;
 
@@ -101,6 +103,21 @@ std::optional<std::string> clock_doubt(const Result& result) {
          " samples were taken at a lowered clock" + (reasons.empty() ? "" : " (" + reasons + ")");
 }
 
+// Samples that were no times and were taken again: the others were disturbed too, only less.
+std::optional<std::string> disturbance_doubt(const Result& result) {
+  std::size_t samples = 0;
+  std::int64_t retaken = 0;
+  for (const Round& round : result.rounds) {
+    samples += round.samples_ns.size();
+    retaken += round.retaken_samples;
+  }
+  if (static_cast<double>(retaken) <= kMostRetaken * static_cast<double>(samples)) {
+    return std::nullopt;
+  }
+  return std::to_string(retaken) + " of " + std::to_string(samples) +
+         " samples had to be taken again: something else keeps the device busy";
+}
+
 // What the management library told of a round: the higher of its readings before and after, since
 // one alone may have caught a clock that a neighbour's load, or the lack of any, moved for a
 // moment.
@@ -181,8 +198,8 @@ std::vector<std::string> doubts_by(std::initializer_list<Rule> rules, const Resu
 }  // namespace
 
 std::vector<std::string> doubts(const Result& result) {
-  return doubts_by({cold_doubt, referee_doubt, escape_doubt, clock_doubt, drift_doubt,
-                    company_doubt, light_doubt},
+  return doubts_by({cold_doubt, referee_doubt, escape_doubt, clock_doubt, disturbance_doubt,
+                    drift_doubt, company_doubt, light_doubt},
                    result);
 }
 

@@ -311,8 +311,8 @@ void measure_group(const Run& run, std::vector<Together>& group, double seconds)
   for (Together& turns : group) {
     tell("asking the second witness of", turns);
     judge_cells(run, turns);
-    run.observer.cell_done();
   }
+  run.observer.cells_done();  // not one by one: those to come have a time, and no judgement yet
   for (const Together& turns : group) {
     for (const Turn& turn : turns) {
       if (!run.options.measuring.times_only) {

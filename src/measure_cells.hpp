@@ -16,7 +16,7 @@ namespace mla_bench {
 // Whom to tell how it goes.
 struct Observer {
   std::function<void(const std::string&)> progress;  // one line, about to be replaced
-  std::function<void()> cell_done;                   // results have changed for good
+  std::function<void()> cells_done;                  // results of a group, judged for good
 };
 
 // The results before anything was measured: skipped cells with their reason, and the others as

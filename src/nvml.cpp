@@ -206,10 +206,10 @@ class Nvml : public Environment {
       processes.resize(count);
       status = api_.processes(device, &count, processes.data());
     }
-    if (status != kSuccess) {
-      return std::nullopt;
+    if (status != kSuccess || count == 0) {
+      return std::nullopt;  // this process is on it: who counts none cannot see any
     }
-    return count > 0 ? static_cast<int>(count) - 1 : 0;
+    return static_cast<int>(count) - 1;
   }
 
   void* library_;

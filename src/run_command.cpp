@@ -29,8 +29,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A killed run loses no more than what it measured since.
-constexpr std::chrono::milliseconds kBetweenSaves{500};
+// Part of a run that may go into writing what it has so far: all of it each time, which of hundreds
+// of short cells would be a good part.
+constexpr double kMostForSaving = 0.05;
 
 ExitCode exit_code(const std::vector<Result>& results, bool strict) {
   const auto any = [&](Status status) {
@@ -206,15 +207,16 @@ int run_command(const RunOptions& options, std::span<const char* const> argv) {
   };
   save();  // a path that cannot be written fails now, not after the measurements
 
-  // Not after every cell: of a run of hundreds of short ones, writing would be a good part.
-  const auto save_at_times = [&save, last = Clock::now()]() mutable {
-    if (Clock::now() - last >= kBetweenSaves) {
+  const auto save_at_times = [&save, next = Clock::time_point()]() mutable {
+    const Clock::time_point begin = Clock::now();
+    if (begin >= next) {
       save();
-      last = Clock::now();
+      const Clock::time_point end = Clock::now();
+      next = end + std::chrono::duration_cast<Clock::duration>((end - begin) / kMostForSaving);
     }
   };
   const Observer observer{.progress = [&progress](const std::string& line) { progress.show(line); },
-                          .cell_done = save_at_times};
+                          .cells_done = save_at_times};
   try {
     describe_devices(options, plan, worker, progress, document);
     document.ended_by_signal =

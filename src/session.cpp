@@ -453,7 +453,11 @@ ColdProof Session::prove_cold(const OpenCell& open) {
                    tensors_->executor->device().last_level_cache)) {
     return proof;
   }
-  ensure_sets(*tensors_, 2 * open.ring);
+  try {
+    ensure_sets(*tensors_, 2 * open.ring);
+  } catch (const OutOfMemoryError&) {
+    return proof;  // there is no room for as many: unproven
+  }
   // Of its own timer's launches, but for planted spins.
   proof.period_ns = open.cell.planted == Planted{}
                         ? period_ns(*open.timer, open.plan)

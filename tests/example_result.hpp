@@ -64,6 +64,7 @@ inline Result example_result() {
     round.long_ns = {3 * ns, 3 * ns, 3 * ns + 20};
     round.samples_ns = {ns, ns, ns + 10};
     round.clock_mhz = {1980, 1980, 1900};
+    round.retaken_samples = 1;
     round.slow_clock_samples = {2};
     round.before = state;
     round.after = GpuState{};

@@ -104,9 +104,13 @@ int nvmlDeviceGetMigMode(Played* device, unsigned* current, unsigned* pending) {
   return device->is_slice ? kNotSupported : kSuccess;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(Played*, unsigned* count, ProcessInfo* processes) {
+int nvmlDeviceGetComputeRunningProcesses_v3(Played* device, unsigned* count,
+                                            ProcessInfo* processes) {
   const unsigned room = *count;
   *count = is_said("processes") ? static_cast<unsigned>(std::atoi(said("processes").c_str())) : 1;
+  if (is_said("slice") && !device->is_slice) {
+    *count += 7;  // in the other slices
+  }
   if (*count > room) {
     return kInsufficientSize;
   }

@@ -1,10 +1,10 @@
-// A libcuda.so.1 of CUDA 12.4, older than any runtime that this project is built with: it has what
+// A libcuda.so.1 of CUDA 11.4, older than any runtime that this project is built with: it has what
 // the runtime looks for when it is loaded, says its age, and can do nothing else.
 #include <cstring>
 
 namespace {
 
-constexpr int kVersion = 12040;
+constexpr int kVersion = 11040;
 constexpr int kSuccess = 0;
 constexpr int kNotFound = 500;
 constexpr int kUnknown = 999;

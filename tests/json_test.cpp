@@ -60,6 +60,7 @@ TEST(Json, AResultComesBackWhole) {
   EXPECT_EQ(back.status, result.status);
   EXPECT_EQ(back.rounds.size(), 2u);
   EXPECT_EQ(back.rounds[1].samples_ns, result.rounds[1].samples_ns);
+  EXPECT_EQ(back.rounds[0].retaken_samples, result.rounds[0].retaken_samples);
   EXPECT_EQ(back.rounds[0].slow_clock_samples, result.rounds[0].slow_clock_samples);
   ASSERT_TRUE(back.rounds[0].before);
   EXPECT_EQ(back.rounds[0].before->throttle, result.rounds[0].before->throttle);
@@ -209,7 +210,7 @@ TEST(Json, KeysAndTheirOrderAreFixed) {
                                                 "registers", "local_bytes", "blocks_per_sm"}));
   EXPECT_EQ(keys_of(json["rounds"][0]),
             (Words{"short_launches", "long_launches", "short_ns", "long_ns", "samples_ns",
-                   "clock_mhz", "slow_clock_samples", "before", "after"}));
+                   "retaken_samples", "clock_mhz", "slow_clock_samples", "before", "after"}));
   EXPECT_EQ(keys_of(json["rounds"][1]["anchors"]), (Words{"copy_ns", "fma_ns", "source"}));
   EXPECT_EQ(keys_of(json["roofline"]), (Words{"ns", "bound"}));
   EXPECT_EQ(keys_of(json["referee"]),

@@ -300,6 +300,14 @@ TEST(Doubts, AQuarterOfTheSamplesMayBeMarked) {
   expect_only(result, {"9 of 32 samples"});
 }
 
+TEST(Doubts, ATenthOfTheSamplesMayBeTakenAgain) {
+  Result result = clean_result();
+  result.rounds[0].retaken_samples = 3;  // of 32
+  expect_none(result);
+  result.rounds[1].retaken_samples = 1;
+  expect_only(result, {"4 of 32 samples", "taken again"});
+}
+
 TEST(Doubts, ThrottlingIsNamed) {
   const std::vector<std::pair<bool ThrottleReasons::*, std::string>> reasons{
       {&ThrottleReasons::hardware_slowdown, "slowdown by hardware"},

@@ -22,7 +22,7 @@ class Driver(harness.CliTest):
         ),
         (
             {"LD_LIBRARY_PATH": os.environ["MLA_BENCH_TEST_OLD_DRIVER_FOLDER"]},
-            r"the driver \(CUDA 12\.4\) is too old for this build, which needs one for CUDA \d+\.\d+ or newer",
+            r"the driver \(CUDA 11\.4\) is too old for this build, which needs one for CUDA \d+\.\d+ or newer",
         ),
     )
 

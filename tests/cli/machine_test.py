@@ -106,6 +106,9 @@ class Management(MachineCase):
         self.untrusted("processes=2", "1 other process on the GPU")
         self.untrusted("processes=100", "99 other processes on the GPU")
         self.told("processes=2", "--strict", code=INCONCLUSIVE)
+        # Not even this one: NVML sees none, as in some containers, and tells nothing of neighbours.
+        cell, _, _ = self.told("processes=0")
+        self.assertNotIn("other_processes", cell["rounds"][0]["before"])
 
     def test_a_gate_does_not_judge_on_a_shared_gpu(self):
         names = {"": ["calm.json", "calmer.json"], "processes=2": ["shared.json", "other.json"]}
