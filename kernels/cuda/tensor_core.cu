@@ -1,7 +1,7 @@
 // tensor_core: the cooperative idea on tensor cores, by mma.sync, in four forms.
 //
 //   cluster   few rows of a low rank, from sm_90: four blocks share the latent of sixteen rows
-//   panel     some thousands: all weights in shared memory, a block makes thirty-two rows together
+//   panel     some thousands: all weights in shared memory, a block makes 32 or 64 rows together
 //   streamed  more: all weights stay in shared memory, hidden streams past them, warp by warp
 //   tiled     everything else: two products with the latent in global memory between them
 //
@@ -95,16 +95,16 @@ std::optional<Fused<M>> streamed_form(const Problem& problem, const Device& devi
 
 // ---- panel --------------------------------------------------------------------------------------
 
-template <Math M, int MaxRank>
+template <Math M, int MaxRank, int RowTiles, int Parts>
 std::optional<Fused<M>> panel_form(const Problem& problem, const Device& device) {
-  using Plan = PanelPlan<M, MaxRank>;
+  using Plan = PanelPlan<M, MaxRank, RowTiles, Parts>;
   const std::int64_t bytes = Plan::shared_bytes(problem);
   const std::int64_t panels = ceil_div(problem.rows(), Plan::kRows);
   if (!Plan::Weights::can_hold(problem) || bytes > device.shared_memory_per_block ||
       panels > device.multiprocessors) {
     return std::nullopt;
   }
-  return Fused<M>{.kernel = tensor_core_panel_kernel<M, MaxRank>,
+  return Fused<M>{.kernel = tensor_core_panel_kernel<M, MaxRank, RowTiles, Parts>,
                   .shape = {.blocks = panels, .threads = Plan::kThreads, .shared_bytes = bytes},
                   .name = std::to_string(Plan::kRows) + " rows a block, weights resident"};
 }
@@ -115,7 +115,11 @@ std::optional<Fused<M>> fused_form(const Problem& problem, const Device& device)
   if (auto form = cluster_form<M, 256, 48, 128>(problem, device)) {
     return form;
   }
-  if (auto form = panel_form<M, 48>(problem, device)) {
+  // The smallest panels of which every multiprocessor gets one at most.
+  if (auto form = panel_form<M, 48, 2, 4>(problem, device)) {
+    return form;
+  }
+  if (auto form = panel_form<M, 48, 4, 4>(problem, device)) {
     return form;
   }
   // Operands of fp32 take more work than their products: two tiles of rows share those of weights.

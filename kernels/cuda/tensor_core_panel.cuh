@@ -1,5 +1,5 @@
 // tensor_core for some thousands of rows of a low rank: a block keeps all weights in shared memory,
-// and its eight warps make the thirty-two rows of a panel together.
+// and its warps make the thirty-two or sixty-four rows of a panel together.
 //
 //   hidden (32, Dm)           w_down, resident   latent (32, R)    w_up_k | w_up_v, resident
 //   [ 0 | 1 | 2 | 3 ]      @  [          ]    =  sums of the    @  [ 0 | 1 | 2 | 3 | 0 ..]
@@ -8,9 +8,13 @@
 //
 // Between `cluster`, whose blocks load few weights but meet half-way, and `streamed`, whose warps
 // never wait for each other but are alone with their rows: where there are panels enough for the
-// device but not rows enough for every warp, four warps make a row tile in less time than one
-// (H200, 4096 rows of the default widths, us for fp32 / bf16: 8.0 / 5.7; cluster 9.9 / 6.6;
-// streamed 11.9 / 6.9).
+// device but not rows enough for every warp, four warps make a row tile in less time than one.
+//
+// H200, 256 / 48 / 128, hot, us for fp32 / bf16:
+//   4096 rows   panel of 32   7.7 /  5.4   cluster   9.9 / 6.6   streamed  11.9 / 6.9
+//   8192 rows   panel of 64  12.0 /  6.4                         streamed  12.3 / 6.8
+// Of this, blocks that begin to copy the weights at different places (first_to_copy) gave bf16
+// 0.2 and 0.5. No faster than streamed: a panel of 128 at 16384 rows, two warps a row tile.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +23,21 @@
 
 namespace mla_bench::cuda {
 
-template <Math M, int MaxRank>
+// `RowTiles` of sixteen rows, each made by `Parts` warps.
+template <Math M, int MaxRank, int RowTiles, int Parts>
 struct PanelPlan {
   using Weights = ResidentWeights<M, MaxRank>;
-  static constexpr int kRowTiles = 2;
+  static constexpr int kRowTiles = RowTiles;
   static constexpr int kRows = kRowTiles * kStepRows;
-  static constexpr int kWarps = 8;
+  static constexpr int kParts = Parts;  // of the depth, and of the columns
+  static constexpr int kWarps = RowTiles * Parts;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kParts = kWarps / kRowTiles;  // of the depth, and of the columns
 
-  // The panel lies in chunks of its depth, one behind the other: a piece a thread.
-  static constexpr int kChunkPieces = kThreads / kRows;
+  // The panel lies in chunks of its depth, one behind the other.
+  static constexpr int kChunkPieces = 8;  // of each row
   static constexpr int kChunkDepth = kChunkPieces * Weights::kPiece;
   static constexpr int kChunkSteps = kChunkDepth / kStepDepth<M>;
+  static constexpr int kPanelPieces = kRows * kChunkPieces;  // of a chunk
 
   // Of the latent's sums: a quad for each tile and lane.
   static constexpr int kSumQuads = kRowTiles * Weights::kDownTiles * 32;
@@ -44,10 +50,10 @@ struct PanelPlan {
   }
 };
 
-template <Math M, int MaxRank>
-__global__ void __launch_bounds__(PanelPlan<M, MaxRank>::kThreads, 1)
+template <Math M, int MaxRank, int RowTiles, int Parts>
+__global__ void __launch_bounds__(PanelPlan<M, MaxRank, RowTiles, Parts>::kThreads, 1)
     tensor_core_panel_kernel(const __grid_constant__ Arguments<StoredElement<M>> args) {
-  using Plan = PanelPlan<M, MaxRank>;
+  using Plan = PanelPlan<M, MaxRank, RowTiles, Parts>;
   using Weights = ResidentWeights<M, MaxRank>;
   extern __shared__ Piece shared_pieces[];
   const int model_dim = static_cast<int>(args.model_dim);
@@ -57,7 +63,7 @@ __global__ void __launch_bounds__(PanelPlan<M, MaxRank>::kThreads, 1)
   Piece* const w_down = shared_pieces;
   Piece* const w_up = w_down + chunks * Plan::kChunkDepth * Weights::kDownPitch;
   Piece* const panel = w_up + MaxRank * up_pitch;
-  auto* const sums = reinterpret_cast<float4*>(panel + chunks * Plan::kThreads);
+  auto* const sums = reinterpret_cast<float4*>(panel + chunks * Plan::kPanelPieces);
 
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
@@ -68,16 +74,19 @@ __global__ void __launch_bounds__(PanelPlan<M, MaxRank>::kThreads, 1)
 
   // What the first product needs comes first.
   copy_w_down<M, MaxRank>(w_down, args, chunks * Plan::kChunkDepth, Plan::kThreads);
-  const int row = thread / Plan::kChunkPieces;
+  // A thread copies the same piece of every kRowStep-th row.
+  constexpr int kRowStep = Plan::kThreads / Plan::kChunkPieces;
   const int piece = thread % Plan::kChunkPieces;
-  // Rows beyond the last are the last again, and are not stored.
-  const StoredElement<M>* const hidden =
-      args.hidden + min(first_row + row, args.rows - 1) * model_dim;
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const int depth = chunk * Plan::kChunkDepth + piece * Weights::kPiece;
-    const bool is_valid = depth < model_dim;
-    copy_async(panel + chunk * Plan::kThreads + left_place<Plan::kChunkPieces>(row, piece),
-               hidden + (is_valid ? depth : 0), is_valid);
+  for (int row = thread / Plan::kChunkPieces; row < Plan::kRows; row += kRowStep) {
+    // Rows beyond the last are the last again, and are not stored.
+    const StoredElement<M>* const hidden =
+        args.hidden + min(first_row + row, args.rows - 1) * model_dim;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const int depth = chunk * Plan::kChunkDepth + piece * Weights::kPiece;
+      const bool is_valid = depth < model_dim;
+      copy_async(panel + chunk * Plan::kPanelPieces + left_place<Plan::kChunkPieces>(row, piece),
+                 hidden + (is_valid ? depth : 0), is_valid);
+    }
   }
   close_copies();
   copy_w_up<M, MaxRank>(w_up, args, Plan::kWarps);
@@ -94,7 +103,7 @@ __global__ void __launch_bounds__(PanelPlan<M, MaxRank>::kThreads, 1)
     for (int pair = 0; pair < Weights::kDownTiles / 2; ++pair) {
       down_weights.load(right[pair], step, pair * 2 * kStepColumns);
     }
-    const Piece* const rows = panel + step / Plan::kChunkSteps * Plan::kThreads +
+    const Piece* const rows = panel + step / Plan::kChunkSteps * Plan::kPanelPieces +
                               row_tile * kStepRows * Plan::kChunkPieces;
     const LeftOperand<M> left =
         load_left<M, Plan::kChunkPieces>(rows, step % Plan::kChunkSteps, lane);
