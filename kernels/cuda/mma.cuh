@@ -117,14 +117,14 @@ struct Operand<Math::k3xTf32, Words> {
 
 template <int Words>
 struct Operand<Math::kTf32AndBf16, Words> {
-  std::uint32_t words[2][Words / 2];  // of the two TF32 instructions
-  std::uint32_t all[Words / 2];       // of a BF16 instruction: x
-  std::uint32_t rest[Words / 2];      // and what TF32 leaves of it
+  static constexpr int kHalf = Words / 2;
+
+  std::uint32_t words[2][kHalf];  // of the two TF32 instructions
+  std::uint32_t all[kHalf];       // of a BF16 instruction: x
+  std::uint32_t rest[kHalf];      // and what TF32 leaves of it
 
   Operand() = default;
   __device__ explicit Operand(const std::uint32_t (&stored)[Words]) {
-    constexpr int kHalf = Words / 2;
-    constexpr int kRows = kHalf / 2;  // of a lane; its two words of a row are a pair
     float rests[Words];
 #pragma unroll
     for (int i = 0; i < Words; ++i) {
@@ -134,11 +134,36 @@ struct Operand<Math::kTf32AndBf16, Words> {
     }
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
-      const int first = i / kRows * kHalf + i % kRows;
-      const int second = first + kRows;
+      const auto [first, second] = pair(i);
       all[i] = pack<Math::kBf16>(__uint_as_float(stored[first]), __uint_as_float(stored[second]));
       rest[i] = pack<Math::kBf16>(rests[first], rests[second]);
     }
+  }
+
+  // From words and rests of an operand that was made before.
+  __device__ Operand(const std::uint32_t (&large)[Words], const std::uint32_t (&rests)[kHalf]) {
+#pragma unroll
+    for (int i = 0; i < Words; ++i) {
+      words[i / kHalf][i % kHalf] = large[i];
+    }
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const auto [first, second] = pair(i);
+      all[i] = pack<Math::kBf16>(__uint_as_float(large[first]), __uint_as_float(large[second]));
+      rest[i] = rests[i];
+    }
+  }
+
+ private:
+  struct Pair {
+    int first;
+    int second;
+  };
+  // The two of a lane's words that share a word of a 16-bit type: neighbours in depth of a row.
+  static __device__ constexpr Pair pair(int i) {
+    constexpr int kRows = kHalf / 2;  // of a lane
+    const int first = i / kRows * kHalf + i % kRows;
+    return {first, first + kRows};
   }
 };
 

@@ -47,6 +47,13 @@ __device__ int up_row(int rank) {
   }
 }
 
+// The rank whose row of w_up lies at `row`, in fp32: the inverse of up_row.
+__device__ inline int rank_of_up_row(int row) {
+  const int tile = row / kStepColumns;
+  const int position = row % 4 * 2 + row % kStepColumns / 4;
+  return tile / 2 * 16 + position * 2 + tile % 2;
+}
+
 // Where a block begins to copy `count` of something that all blocks want: each at one of sixteen
 // places, so that they do not all ask the same part of the L2 cache at the same time. H200, bf16:
 // 8192 rows in 6.3 us instead of 6.9.
@@ -130,17 +137,16 @@ __device__ void make_latent(LeftOperand<M> (&latent)[Steps], const Total& total,
   }
 }
 
-// Makes kGroupColumns columns of k | v, from `first` on, of RowTiles sixteens of rows, and stores
-// those of rows below args.rows. Every lane of the warp takes part.
-template <Math M, int MaxRank, int RowTiles, typename Weights>
-__device__ void make_columns(
-    const LeftOperand<M> (&latent)[RowTiles][ResidentWeights<M, MaxRank>::kUpSteps],
-    const Weights& w_up, int first, std::int64_t first_row, const Arguments<StoredElement<M>>& args,
-    int lane) {
+// Makes kGroupColumns columns of k | v, from `first` on, of sixteen rows, and stores those of rows
+// below args.rows. `w_up` loads as a RightTile does. Every lane of the warp takes part.
+template <Math M, int MaxRank, typename Tile>
+__device__ void make_columns(const LeftOperand<M> (&latent)[ResidentWeights<M, MaxRank>::kUpSteps],
+                             const Tile& w_up, int first, std::int64_t first_row,
+                             const Arguments<StoredElement<M>>& args, int lane) {
   const int group = lane / 4;
   const int quad = lane % 4;
   const int columns = static_cast<int>(args.columns);
-  TileSums<M> up[RowTiles][OutputRow<M>::kTiles];
+  TileSums<M> up[OutputRow<M>::kTiles];
 #pragma unroll
   for (int step = 0; step < ResidentWeights<M, MaxRank>::kUpSteps; ++step) {
     RightOperand<M> right[OutputRow<M>::kTiles / 2][2];
@@ -148,27 +154,20 @@ __device__ void make_columns(
     for (int pair = 0; pair < OutputRow<M>::kTiles / 2; ++pair) {
       w_up.load(right[pair], step, first + pair * 2 * kStepColumns);
     }
-#pragma unroll
-    for (int r = 0; r < RowTiles; ++r) {
-      add_products<M>(up[r], latent[r][step], &right[0][0]);
-    }
+    add_products<M>(up, latent[step], &right[0][0]);
   }
   const bool is_k = first < columns;
   StoredElement<M>* const kv =
       args.kv + (is_k ? 0 : args.rows * columns) + first - (is_k ? 0 : columns);
 #pragma unroll
-  for (int r = 0; r < RowTiles; ++r) {
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = first_row + half * 8 + group;
+    const OutputRow<M> out(quad, [&](int t, int which) { return up[t].total(2 * half + which); });
+    if (row < args.rows) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t row = first_row + r * kStepRows + half * 8 + group;
-      const OutputRow<M> out(quad,
-                             [&](int t, int which) { return up[r][t].total(2 * half + which); });
-      if (row < args.rows) {
-#pragma unroll
-        for (int piece = 0; piece < OutputRow<M>::kPieces; ++piece) {
-          store_piece(kv + row * columns + OutputRow<M>::column_of_piece(piece, quad),
-                      out.pieces[piece]);
-        }
+      for (int piece = 0; piece < OutputRow<M>::kPieces; ++piece) {
+        store_piece(kv + row * columns + OutputRow<M>::column_of_piece(piece, quad),
+                    out.pieces[piece]);
       }
     }
   }

@@ -74,23 +74,24 @@ std::optional<Fused<M>> cluster_form(const Problem& problem, const Device& devic
 
 // ---- streamed -----------------------------------------------------------------------------------
 
-template <Math M, int MaxRank, int RowTiles>
+template <Math M, int MaxRank, bool IsSplit>
 std::optional<Fused<M>> streamed_form(const Problem& problem, const Device& device) {
-  using Plan = StreamedPlan<M, MaxRank, RowTiles>;
+  using Plan = StreamedPlan<M, MaxRank, IsSplit>;
+  if (!Plan::Resident::can_hold(problem)) {
+    return std::nullopt;
+  }
   const std::int64_t bytes = Plan::shared_bytes(problem);
-  if (!Plan::Weights::can_hold(problem) || bytes > device.shared_memory_per_block) {
+  if (bytes > device.shared_memory_per_block) {
     return std::nullopt;
   }
   const std::int64_t tiles = ceil_div(problem.rows(), Plan::kRows);
-  if (RowTiles > 1 && tiles < std::int64_t{Plan::kWarps} * device.multiprocessors) {
-    return std::nullopt;  // rows for every warp come first
-  }
-  return Fused<M>{.kernel = tensor_core_streamed_kernel<M, MaxRank, RowTiles>,
+  return Fused<M>{.kernel = tensor_core_streamed_kernel<M, MaxRank, IsSplit>,
                   .shape = {.blocks = std::min<std::int64_t>(tiles, device.multiprocessors),
                             .threads = Plan::kThreads,
                             .shared_bytes = bytes},
-                  .name = std::to_string(Plan::kRows) + " rows a warp, weights resident, " +
-                          std::to_string(Plan::kStages) + " stages"};
+                  .name = std::to_string(Plan::kRows) + " rows a warp, " +
+                          std::string(Plan::Weights::kName) + ", " + std::to_string(Plan::kStages) +
+                          " stages"};
 }
 
 // ---- panel --------------------------------------------------------------------------------------
@@ -122,16 +123,15 @@ std::optional<Fused<M>> fused_form(const Problem& problem, const Device& device)
   if (auto form = panel_form<M, 48, 4, 4>(problem, device)) {
     return form;
   }
-  // Operands of fp32 take more work than their products: two tiles of rows share those of weights.
   if constexpr (M == Math::kTf32AndBf16) {
-    if (auto form = streamed_form<M, 48, 2>(problem, device)) {
+    if (auto form = streamed_form<M, 48, true>(problem, device)) {
       return form;
     }
   }
-  if (auto form = streamed_form<M, 48, 1>(problem, device)) {
+  if (auto form = streamed_form<M, 48, false>(problem, device)) {
     return form;
   }
-  return streamed_form<M, 64, 1>(problem, device);
+  return streamed_form<M, 64, false>(problem, device);
 }
 
 // ---- tiled --------------------------------------------------------------------------------------

@@ -139,15 +139,15 @@ __global__ void __launch_bounds__(PanelPlan<M, MaxRank, RowTiles, Parts>::kThrea
     own[t][2] = sum.z;
     own[t][3] = sum.w;
   }
-  LeftOperand<M> latent[1][Weights::kUpSteps];
+  LeftOperand<M> latent[Weights::kUpSteps];
   make_latent<M, Weights::kDownTiles>(
-      latent[0], [&](int t, int at) { return own[t][at]; }, lane % 4, static_cast<int>(args.rank));
+      latent, [&](int t, int at) { return own[t][at]; }, lane % 4, static_cast<int>(args.rank));
   const RightTile<M> up_weights(w_up, up_pitch, lane);
 #pragma unroll 1
   for (int first = part * Weights::kGroupColumns; first < 2 * columns;
        first += Plan::kParts * Weights::kGroupColumns) {
-    make_columns<M, MaxRank, 1>(latent, up_weights, first, first_row + row_tile * kStepRows, args,
-                                lane);
+    make_columns<M, MaxRank>(latent, up_weights, first, first_row + row_tile * kStepRows, args,
+                             lane);
   }
 }
 

@@ -1,5 +1,5 @@
 // tensor_core for many rows of a low rank: a block keeps all weights in shared memory, and its
-// warps stream hidden past them, each its own sixteen or thirty-two rows at a time.
+// warps stream hidden past them, each its own sixteen rows at a time.
 //
 //   hidden (16, Dm) in chunks   w_down, resident   latent (16, R)   w_up_k | w_up_v, resident
 //   [ 0 | 1 | 2 | 0 | 1 ..]  @  [          ]   =   in registers  @  [                  ]  = kv
@@ -7,23 +7,89 @@
 //
 // The latent never leaves the registers: the sums of one product lie as the left operand of the
 // next wants them. Warps never wait for each other, and a warp's next chunks are on their way while
-// it multiplies. Bound by the memory that hidden and kv stream through.
+// it multiplies. Bound by the memory that hidden and kv stream through; fp32 by splitting operands
+// and by the tensor cores.
+//
+// What was learnt on the way (H200, 256 / 48 / 128, hot, us for 16384 / 65536 / 262144 rows):
+//   fp32  18.5 / 51.6 / 196  thirty-two rows a warp from 65536 on, to share what is split
+//         15.7 / 49.5 / 179  weights split once, as they are loaded; sixteen rows again
+// Slower: to wait for w_up behind the first product only, which puts a wait into the loop (bf16
+// 9.0 / 25.9 / 84 instead of 8.9 / 23.7 / 78). Faster by 6 %, but twice as wrong: operands of fp32
+// cut to TF32 instead of rounded.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <type_traits>
 
 #include "cuda/resident_weights.cuh"
+#include "cuda/split_weights.cuh"
 
 namespace mla_bench::cuda {
 
-// `RowTiles` of sixteen rows for each warp.
-template <Math M, int MaxRank, int RowTiles>
+// Weights as they are: w_down, and behind it w_up_k | w_up_v. Those of TF32 are rounded in place.
+template <Math M, int MaxRank>
+class CopiedWeights {
+ public:
+  static constexpr std::string_view kName = "weights resident";
+
+  static std::int64_t pieces(const Problem& problem, std::int64_t depth) {
+    return ResidentWeights<M, MaxRank>::pieces(problem, depth);
+  }
+
+  __device__ CopiedWeights(Piece* shared, const Arguments<StoredElement<M>>& args, int depth)
+      : args_(args),
+        depth_(depth),
+        up_pitch_(right_pitch<M>(2 * static_cast<int>(args.columns))),
+        w_down_(shared),
+        w_up_(shared + depth * kDownPitch) {}
+
+  __device__ Piece* end() const { return w_up_ + MaxRank * up_pitch_; }
+
+  template <int Warps>
+  __device__ void start_copies() const {
+    copy_w_down<M, MaxRank>(w_down_, args_, depth_, 32 * Warps);
+    copy_w_up<M, MaxRank>(w_up_, args_, Warps);
+  }
+
+  // The weights are there for every warp of the block. To be called by all of them, each when its
+  // own copies are there.
+  template <int Warps>
+  __device__ void finish() const {
+    __syncthreads();
+    if constexpr (kIsRounded) {
+      for (Piece* piece = w_down_ + threadIdx.x; piece < end(); piece += 32 * Warps) {
+        *piece = make_uint4(round_to_tf32(piece->x), round_to_tf32(piece->y),
+                            round_to_tf32(piece->z), round_to_tf32(piece->w));
+      }
+      __syncthreads();
+    }
+  }
+
+  __device__ auto down(int lane) const {
+    return RightTile<M, kIsRounded>(w_down_, kDownPitch, lane);
+  }
+  __device__ auto up(int lane) const { return RightTile<M, kIsRounded>(w_up_, up_pitch_, lane); }
+
+ private:
+  static constexpr int kDownPitch = ResidentWeights<M, MaxRank>::kDownPitch;
+  static constexpr bool kIsRounded = M == Math::kTf32;  // once here instead of at every use
+
+  const Arguments<StoredElement<M>>& args_;
+  int depth_;
+  int up_pitch_;
+  Piece* w_down_;
+  Piece* w_up_;
+};
+
+template <Math M, int MaxRank, bool IsSplit>
 struct StreamedPlan {
-  using Weights = ResidentWeights<M, MaxRank>;
-  static constexpr int kPiece = Weights::kPiece;
-  static constexpr int kRows = RowTiles * kStepRows;
+  using Resident = ResidentWeights<M, MaxRank>;
+  using Weights = std::conditional_t<IsSplit, SplitWeights<MaxRank>, CopiedWeights<M, MaxRank>>;
+  static constexpr int kPiece = Resident::kPiece;
+  static constexpr int kRows = kStepRows;
   // 16-bit types have less to multiply, and less to load: fewer warps, larger chunks.
-  static constexpr int kWarps = kIs16Bit<M> || RowTiles > 1 ? 8 : 12;
+  static constexpr int kWarps = kIs16Bit<M> ? 8 : 12;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kStages = 3;
 
@@ -39,26 +105,23 @@ struct StreamedPlan {
   }
 };
 
-template <Math M, int MaxRank, int RowTiles>
-__global__ void __launch_bounds__(StreamedPlan<M, MaxRank, RowTiles>::kThreads, 1)
+template <Math M, int MaxRank, bool IsSplit>
+__global__ void __launch_bounds__(StreamedPlan<M, MaxRank, IsSplit>::kThreads, 1)
     tensor_core_streamed_kernel(const __grid_constant__ Arguments<StoredElement<M>> args) {
-  using Plan = StreamedPlan<M, MaxRank, RowTiles>;
-  using Weights = ResidentWeights<M, MaxRank>;
+  using Plan = StreamedPlan<M, MaxRank, IsSplit>;
+  using Resident = ResidentWeights<M, MaxRank>;
   extern __shared__ Piece shared_pieces[];
   const int model_dim = static_cast<int>(args.model_dim);
   const int rank = static_cast<int>(args.rank);
   const int columns = static_cast<int>(args.columns);
   const int chunks = (model_dim + Plan::kChunkDepth - 1) / Plan::kChunkDepth;
-  const int up_pitch = right_pitch<M>(2 * columns);
-  Piece* const w_down = shared_pieces;
-  Piece* const w_up = w_down + chunks * Plan::kChunkDepth * Weights::kDownPitch;
-  Piece* const rings = w_up + MaxRank * up_pitch;
+  const typename Plan::Weights weights(shared_pieces, args, chunks * Plan::kChunkDepth);
 
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
   const int lane = thread % 32;
   const int quad = lane % 4;
-  Piece* const ring = rings + warp * Plan::kStages * Plan::kStagePieces;
+  Piece* const ring = weights.end() + warp * Plan::kStages * Plan::kStagePieces;
 
   // Tiles go to the blocks in turn before they go to the warps, so that few of them use all blocks.
   const std::int64_t tiles = ceil_div(args.rows, Plan::kRows);
@@ -104,30 +167,20 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank, RowTiles>::kThreads, 
     close_copies();
   };
 
-  copy_w_down<M, MaxRank>(w_down, args, chunks * Plan::kChunkDepth, Plan::kThreads);
-  copy_w_up<M, MaxRank>(w_up, args, Plan::kWarps);
+  weights.template start_copies<Plan::kWarps>();
   close_copies();
 #pragma unroll
   for (int stage = 1; stage < Plan::kStages; ++stage) {
     fetch();
   }
   wait_for_copies<Plan::kStages - 1>();
-  __syncthreads();  // the weights are there
-  // Rounded once here instead of at every use.
-  constexpr bool kRoundsWeights = M == Math::kTf32;
-  if constexpr (kRoundsWeights) {
-    for (Piece* piece = w_down + thread; piece < rings; piece += Plan::kThreads) {
-      *piece = make_uint4(round_to_tf32(piece->x), round_to_tf32(piece->y), round_to_tf32(piece->z),
-                          round_to_tf32(piece->w));
-    }
-    __syncthreads();  // the weights are rounded
-  }
+  weights.template finish<Plan::kWarps>();
 
-  const RightTile<M, kRoundsWeights> down_weights(w_down, Weights::kDownPitch, lane);
-  const RightTile<M, kRoundsWeights> up_weights(w_up, up_pitch, lane);
+  const auto w_down = weights.down(lane);
+  const auto w_up = weights.up(lane);
   int stage = 0;
   for (std::int64_t tile = first_tile; tile < tiles; tile += stride) {
-    TileSums<M> down[RowTiles][Weights::kDownTiles];
+    TileSums<M> down[Resident::kDownTiles];
     for (int chunk = 0; chunk < chunks; ++chunk) {
       wait_for_copies<Plan::kStages - 2>();
       // Every lane's copies of this chunk are there, and every lane is done with the chunk before,
@@ -138,29 +191,22 @@ __global__ void __launch_bounds__(StreamedPlan<M, MaxRank, RowTiles>::kThreads, 
       stage = stage + 1 < Plan::kStages ? stage + 1 : 0;
 #pragma unroll
       for (int step = 0; step < Plan::kChunkSteps; ++step) {
-        RightOperand<M> right[Weights::kDownTiles / 2][2];
+        RightOperand<M> right[Resident::kDownTiles / 2][2];
 #pragma unroll
-        for (int pair = 0; pair < Weights::kDownTiles / 2; ++pair) {
-          down_weights.load(right[pair], chunk * Plan::kChunkSteps + step, pair * 2 * kStepColumns);
+        for (int pair = 0; pair < Resident::kDownTiles / 2; ++pair) {
+          w_down.load(right[pair], chunk * Plan::kChunkSteps + step, pair * 2 * kStepColumns);
         }
-#pragma unroll
-        for (int r = 0; r < RowTiles; ++r) {
-          const LeftOperand<M> left = load_left<M, Plan::kChunkPieces>(
-              rows + r * kStepRows * Plan::kChunkPieces, step, lane);
-          add_products<M>(down[r], left, &right[0][0]);
-        }
+        const LeftOperand<M> left = load_left<M, Plan::kChunkPieces>(rows, step, lane);
+        add_products<M>(down, left, &right[0][0]);
       }
     }
 
-    LeftOperand<M> latent[RowTiles][Weights::kUpSteps];
-#pragma unroll
-    for (int r = 0; r < RowTiles; ++r) {
-      make_latent<M, Weights::kDownTiles>(
-          latent[r], [&](int t, int at) { return down[r][t].total(at); }, quad, rank);
-    }
+    LeftOperand<M> latent[Resident::kUpSteps];
+    make_latent<M, Resident::kDownTiles>(
+        latent, [&](int t, int at) { return down[t].total(at); }, quad, rank);
 #pragma unroll 1
-    for (int first = 0; first < 2 * columns; first += Weights::kGroupColumns) {
-      make_columns<M, MaxRank, RowTiles>(latent, up_weights, first, tile * Plan::kRows, args, lane);
+    for (int first = 0; first < 2 * columns; first += Resident::kGroupColumns) {
+      make_columns<M, MaxRank>(latent, w_up, first, tile * Plan::kRows, args, lane);
     }
   }
 }
