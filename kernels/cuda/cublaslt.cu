@@ -365,10 +365,12 @@ template <typename Make>
 Fastest fastest(const Stopwatch& stopwatch, const std::vector<Algorithm>& algorithms,
                 const Make& make) {
   // The three searches of a cell together then take about a second at most. A slow product leaves
-  // out the algorithms of which the heuristic thinks least.
+  // out the algorithms of which the heuristic thinks least; where something slows every launch a
+  // thousandfold, as compute-sanitizer does, there is nothing to find out.
   constexpr std::chrono::milliseconds kFirstPass{250};
   constexpr std::chrono::milliseconds kSecondPass{100};
   constexpr std::size_t kFewest = 4;
+  constexpr std::chrono::seconds kLongest{2};
   constexpr double kNear = 1.05;
   constexpr double kEqual = 1.005;
   constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -388,7 +390,9 @@ Fastest fastest(const Stopwatch& stopwatch, const std::vector<Algorithm>& algori
   std::vector<double> times;
   const Clock::time_point first = Clock::now();
   for (const Algorithm& algorithm : algorithms) {
-    if (times.size() >= kFewest && Clock::now() - first > kFirstPass) {
+    const Clock::duration spent = Clock::now() - first;
+    const bool has_choice = times.size() >= kFewest && spent > kFirstPass;
+    if (has_choice || (least < kNever && spent > kLongest)) {
       break;
     }
     times.push_back(measure(algorithm));
@@ -396,7 +400,7 @@ Fastest fastest(const Stopwatch& stopwatch, const std::vector<Algorithm>& algori
   const double near = kNear * least;
   const Clock::time_point second = Clock::now();
   for (std::size_t i = 0; i < times.size() && Clock::now() - second < kSecondPass; ++i) {
-    if (times[i] <= near) {
+    if (times.size() > 1 && times[i] <= near) {
       times[i] = std::min(times[i], measure(algorithms[i]));
     }
   }
