@@ -346,8 +346,14 @@ std::vector<Problem> awkward_problems() {
   add(9, 41, 23, 40001);
   add(33, 2048, 512, 2048);
   add(256, 512, 512, 512);
+  // Rows enough for every form of tensor_core: panels of 32 and of 64, one tile a warp and several.
   add(2100, 64, 48, 256);
+  add(5001, 72, 40, 96);
   add(8500, 72, 40, 72);
+  add(8501, 72, 40, 96);
+  add(8502, 64, 56, 32);
+  add(8503, 512, 16, 32);
+  add(26001, 24, 8, 32);
   add(12, 64, 4096, 64);
   add(5, 4096, 4096, 36);
   problems.push_back(
@@ -493,6 +499,8 @@ TEST_P(CudaVariant, StaysInsideTheErrorBoundAndRepeatsItsBits) {
       {.batch = 1, .seq = 700, .model_dim = 96, .rank = 20, .kv_heads = 5, .head_dim = 13},
       {.batch = 1, .seq = 4300, .model_dim = 64, .rank = 24, .kv_heads = 1, .head_dim = 64},
       {.batch = 1, .seq = 4301, .model_dim = 33, .rank = 17, .kv_heads = 1, .head_dim = 31},
+      {.batch = 1, .seq = 8500, .model_dim = 320, .rank = 40, .kv_heads = 1, .head_dim = 32},
+      {.batch = 1, .seq = 26001, .model_dim = 40, .rank = 16, .kv_heads = 1, .head_dim = 32},
       {.batch = 1, .seq = 9, .model_dim = 64, .rank = 4096, .kv_heads = 1, .head_dim = 64},
       {.batch = 1, .seq = 1, .model_dim = 1, .rank = 1, .kv_heads = 1, .head_dim = 1}};
   for (const Problem& problem : problems) {
