@@ -17,11 +17,15 @@
 //   2.85 / 2.40  the wait for the peers' barriers moved behind the loads; inbox acquired by block
 //   2.80 / 2.29  own sums stored, not pushed; barriers set up while the loads are on their way
 //   2.80 / 2.25  two chains of sums for 3xTF32 in place of three
-//   2.75 / 2.22  no index computed at run time: a third of all instructions gone, but most of them
+//   2.81 / 2.26  no index computed at run time: a third of all instructions gone, but most of them
 //                had waited for loads anyway
+//   2.62 / 2.16  loads of what nobody writes (ld.global.nc): no fence and no barrier waits for them
+//   2.66 / 2.12  so the barriers are set up first again, and waited for where they are needed;
+//                tf32 2.43 instead of 2.50
 // Slower, each by 0.1 to 0.8: staging in shared memory (cp.async, bulk copies), a full cluster
 // barrier in place of counted pushes, a latent that every block makes alone, eight warps a block,
-// splitting w_up before the latent is there, w_down rows padded for wider loads.
+// splitting w_up before the latent is there, w_down rows padded for wider loads, the depth in four
+// parts with all ranks in each block, weights that pass by the L1 cache.
 #pragma once
 
 #include <cstdint>
@@ -72,25 +76,26 @@ struct ClusterPlan {
   static_assert(ModelDim % kPassDepth == 0 && kTurns * kBlocks * kBlockColumns == 2 * Columns);
 };
 
-// Loads `Bytes` (2, 4, 8 or 16) into as many words as they need. ptxas may not move it: loads go
-// out one behind the other, and none waits for arithmetic.
+// Loads `Bytes` (2, 4, 8 or 16), which nobody writes as long as the kernel runs, into as many words
+// as they need. ptxas may not move it: loads go out one behind the other, and none waits for
+// arithmetic.
 template <int Bytes>
 __device__ void load_now(const char* from, std::uint32_t* words) {
   if constexpr (Bytes == 16) {
-    asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                  : "l"(from)
                  : "memory");
   } else if constexpr (Bytes == 8) {
-    asm volatile("ld.global.v2.b32 {%0, %1}, [%2];"
+    asm volatile("ld.global.nc.v2.b32 {%0, %1}, [%2];"
                  : "=r"(words[0]), "=r"(words[1])
                  : "l"(from)
                  : "memory");
   } else if constexpr (Bytes == 4) {
-    asm volatile("ld.global.b32 %0, [%1];" : "=r"(words[0]) : "l"(from) : "memory");
+    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[0]) : "l"(from) : "memory");
   } else {
     std::uint16_t half;
-    asm volatile("ld.global.b16 %0, [%1];" : "=h"(half) : "l"(from) : "memory");
+    asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(half) : "l"(from) : "memory");
     words[0] = half;
   }
 }
@@ -171,6 +176,12 @@ __global__ void MLA_BENCH_CLUSTER((ClusterPlan<M, ModelDim, Rank, Columns>::kBlo
   __shared__ Quad<float> inbox[Plan::kDepthParts][Plan::kRankGroups][32];
   __shared__ PushBarrier inbox_is_full;
 
+  // The pushed bytes count, and this block's own sums by the threads that store them.
+  if (threadIdx.x == 0) {
+    inbox_is_full.init(/*arrivals*/ 1 + Plan::kOwnQuads);
+  }
+  cluster_arrive_relaxed();
+
   // Unsigned where a division by a power of two shall be one instruction.
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -237,21 +248,10 @@ __global__ void MLA_BENCH_CLUSTER((ClusterPlan<M, ModelDim, Rank, Columns>::kBlo
   };
   load_up();
 
-  // Set up behind the loads, which its fence would hold back. The pushed bytes count, and this
-  // block's own sums by the threads that store them.
-  if (threadIdx.x == 0) {
-    inbox_is_full.init(/*arrivals*/ 1 + Plan::kOwnQuads);
-  }
-  cluster_arrive_relaxed();
   // Never taken. It ends the basic block: in one block with the arithmetic, ptxas lets the last
   // loads wait until the first operands have been multiplied.
   if (first_row >= rows) {
     return;
-  }
-  cluster_wait();  // every peer's barrier is there; the loads are still on their way
-  if (threadIdx.x == 0) {
-    // Bytes that are there already count: the phase cannot end before this arrival.
-    inbox_is_full.expect(Plan::kInboxBytes / Plan::kBlocks * (Plan::kBlocks - 1));
   }
 
   TileSums<M> down[Plan::kDownTiles];
@@ -284,6 +284,11 @@ __global__ void MLA_BENCH_CLUSTER((ClusterPlan<M, ModelDim, Rank, Columns>::kBlo
   for (int tile = 0; tile < Plan::kDownTiles; ++tile) {
     warp_sums[warp][tile][lane] = {down[tile].total(0), down[tile].total(2), down[tile].total(1),
                                    down[tile].total(3)};
+  }
+  cluster_wait();  // every peer's barrier is there
+  if (threadIdx.x == 0) {
+    // Bytes that are there already count: the phase cannot end before this arrival.
+    inbox_is_full.expect(Plan::kInboxBytes / Plan::kBlocks * (Plan::kBlocks - 1));
   }
   __syncthreads();  // every warp's sums are there
   if (warp < Plan::kDownTiles) {
