@@ -168,16 +168,22 @@ void multiply(const InstructionSet& set, std::int64_t rows, std::int64_t columns
     const std::int64_t tile_columns = std::min(set.columns(), columns - column);
     const std::int64_t vectors = ceil_divide(tile_columns, set.lanes);
     const float* strip = b.first + column / set.columns() * b.step;
-    for (std::int64_t row = 0; row < rows; row += set.rows) {
-      const TileFunction tile = set.function(std::min(set.rows, rows - row), vectors);
-      tile({.depth = depth,
-            .a = a.at(row, 0),
-            .a_stride = a.stride,
-            .b = strip,
-            .b_stride = b.stride,
-            .c = c.at(row, column),
-            .c_stride = c.stride,
-            .accumulate = accumulate});
+    const auto pass_by = [&](std::int64_t row, std::int64_t count, std::int64_t tile_rows) {
+      const TileFunction tiles = set.function(tile_rows, vectors);
+      tiles({.rows = count,
+             .depth = depth,
+             .a = a.at(row, 0),
+             .a_stride = a.stride,
+             .b = strip,
+             .b_stride = b.stride,
+             .c = c.at(row, column),
+             .c_stride = c.stride,
+             .accumulate = accumulate});
+    };
+    const std::int64_t rest = rows % set.rows;
+    pass_by(0, rows - rest, set.rows);
+    if (rest > 0) {
+      pass_by(rows - rest, rest, rest);
     }
   }
 }

@@ -1,6 +1,6 @@
-// The innermost product of the CPU's fast variants: a few rows times a few vectors of columns, held
-// in registers, compiled for several instruction sets of which the processor's best is picked at
-// run time.
+// The innermost product of the CPU's fast variants: tiles of a few rows times a few vectors of
+// columns, held in registers, one below the other, compiled for several instruction sets of which
+// the processor's best is picked at run time.
 #pragma once
 
 #include <array>
@@ -14,8 +14,10 @@
 namespace mla_bench::cpu {
 
 // c (rows, columns) = a (rows, depth) @ b (depth, columns), or += where `accumulate`. All fp32 and
-// row-major; a stride is the distance of two rows in elements. The function fixes rows and columns.
+// row-major; a stride is the distance of two rows in elements. The function fixes the columns, and
+// the rows of a tile, of which `rows` is a multiple.
 struct TileProduct {
+  std::int64_t rows;
   std::int64_t depth;
   const float* a;
   std::int64_t a_stride;
