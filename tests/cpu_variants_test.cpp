@@ -472,8 +472,8 @@ void check_tiles(const cpu::InstructionSet& set, std::int64_t tiles, std::int64_
 
 TEST(RegisterTile, IsExactForIntegersInEveryInstructionSet) {
   for (const cpu::InstructionSet& set : cpu::usable_instruction_sets()) {
-    for (std::int64_t rows = 1; rows <= set.rows; ++rows) {
-      for (std::int64_t vectors = 1; vectors <= set.vectors; ++vectors) {
+    for (std::int64_t vectors = 1; vectors <= set.vectors; ++vectors) {
+      for (std::int64_t rows = 1; rows <= set.rows_of(vectors); ++rows) {
         for (const std::int64_t depth : {1, 2, 7, 64}) {
           SCOPED_TRACE(std::string(set.name) + " " + std::to_string(rows) + " rows, " +
                        std::to_string(vectors) + " vectors, depth " + std::to_string(depth));

@@ -4,10 +4,10 @@
 //   MLA_BENCH_TILE_NAMESPACE  also the set's name
 //   MLA_BENCH_TILE_TARGET     the attribute of its functions
 //   MLA_BENCH_TILE_BYTES      of a vector register
-//   MLA_BENCH_TILE_ROWS       of the largest tile
-//   MLA_BENCH_TILE_VECTORS    a row of the largest tile
+//   MLA_BENCH_TILE_SUMS, _ROWS, _VECTORS, _DEEP_VECTORS  as in InstructionSet
 namespace MLA_BENCH_TILE_NAMESPACE {
 
+inline constexpr int kSums = MLA_BENCH_TILE_SUMS;
 inline constexpr int kRows = MLA_BENCH_TILE_ROWS;
 inline constexpr int kVectors = MLA_BENCH_TILE_VECTORS;
 inline constexpr int kLanes = MLA_BENCH_TILE_BYTES / sizeof(float);
@@ -64,18 +64,39 @@ MLA_BENCH_TILE_TARGET void multiply(const TileProduct& product) {
   }
 }
 
+// Null where the registers would not hold the sums.
+template <int Rows, int Vectors>
+constexpr TileFunction function_of() {
+  if constexpr (Rows * Vectors <= kSums) {
+    return &multiply<Rows, Vectors>;
+  }
+  return nullptr;
+}
+
 template <std::size_t... Index>
 constexpr auto make_functions(std::index_sequence<Index...>) {
   return std::array<TileFunction, sizeof...(Index)>{
-      &multiply<Index / kVectors + 1, Index % kVectors + 1>...};
+      function_of<Index / kVectors + 1, Index % kVectors + 1>()...};
 }
 
 inline constexpr auto kFunctions = make_functions(std::make_index_sequence<kRows * kVectors>{});
+
+inline InstructionSet instruction_set(std::string_view name) {
+  return {.name = name,
+          .sums = kSums,
+          .rows = kRows,
+          .vectors = kVectors,
+          .deep_vectors = MLA_BENCH_TILE_DEEP_VECTORS,
+          .lanes = kLanes,
+          .functions = kFunctions};
+}
 
 }  // namespace MLA_BENCH_TILE_NAMESPACE
 
 #undef MLA_BENCH_TILE_NAMESPACE
 #undef MLA_BENCH_TILE_TARGET
 #undef MLA_BENCH_TILE_BYTES
+#undef MLA_BENCH_TILE_SUMS
 #undef MLA_BENCH_TILE_ROWS
 #undef MLA_BENCH_TILE_VECTORS
+#undef MLA_BENCH_TILE_DEEP_VECTORS
