@@ -425,9 +425,10 @@ TEST(CpuVariants, BlasRefusesWhatItCannotDo) {
   EXPECT_TRUE(blas.why_not(beyond_integers, Precision::kFp32, cpu(1)));
 }
 
-// One tile between guards, against integer sums.
-void check_tile(const cpu::InstructionSet& set, std::int64_t rows, std::int64_t vectors,
-                std::int64_t depth, bool accumulate) {
+// `tiles` tiles, one below the other, between guards, against integer sums.
+void check_tiles(const cpu::InstructionSet& set, std::int64_t tiles, std::int64_t tile_rows,
+                 std::int64_t vectors, std::int64_t depth, bool accumulate) {
+  const std::int64_t rows = tiles * tile_rows;
   const std::int64_t columns = vectors * set.lanes;
   const std::int64_t a_stride = depth + 3;
   const std::int64_t b_stride = columns + 1;  // no row of b or c is aligned
@@ -457,26 +458,29 @@ void check_tile(const cpu::InstructionSet& set, std::int64_t rows, std::int64_t 
       expected[at] = sum;
     }
   }
-  set.function(rows, vectors)({.depth = depth,
-                               .a = a.data(),
-                               .a_stride = a_stride,
-                               .b = b.data(),
-                               .b_stride = b_stride,
-                               .c = c.data(),
-                               .c_stride = c_stride,
-                               .accumulate = accumulate});
+  set.function(tile_rows, vectors)({.rows = rows,
+                                    .depth = depth,
+                                    .a = a.data(),
+                                    .a_stride = a_stride,
+                                    .b = b.data(),
+                                    .b_stride = b_stride,
+                                    .c = c.data(),
+                                    .c_stride = c_stride,
+                                    .accumulate = accumulate});
   EXPECT_EQ(c, expected);
 }
 
 TEST(RegisterTile, IsExactForIntegersInEveryInstructionSet) {
   for (const cpu::InstructionSet& set : cpu::usable_instruction_sets()) {
-    for (std::int64_t rows = 1; rows <= set.rows; ++rows) {
-      for (std::int64_t vectors = 1; vectors <= set.vectors; ++vectors) {
+    for (std::int64_t vectors = 1; vectors <= set.vectors; ++vectors) {
+      for (std::int64_t rows = 1; rows <= set.rows_of(vectors); ++rows) {
         for (const std::int64_t depth : {1, 2, 7, 64}) {
           SCOPED_TRACE(std::string(set.name) + " " + std::to_string(rows) + " rows, " +
                        std::to_string(vectors) + " vectors, depth " + std::to_string(depth));
-          check_tile(set, rows, vectors, depth, false);
-          check_tile(set, rows, vectors, depth, true);
+          for (const std::int64_t tiles : {0, 1, 3}) {
+            check_tiles(set, tiles, rows, vectors, depth, false);
+            check_tiles(set, tiles, rows, vectors, depth, true);
+          }
         }
       }
     }

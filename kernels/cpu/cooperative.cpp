@@ -6,15 +6,15 @@
 //   panel  |  hidden   | @ w_down =  |latent| @ w_up_k, v = |   k   |      |   v   |
 //          +-----------+             +------+               +-------+      +-------+
 //
-//   both products by 256 terms of the sum at a time, in register tiles of 6 x 16 (AVX2), 8 x 48
-//   (AVX-512) or 6 x 8 (elsewhere):
+//   both products by 256 terms of the sum at a time, in register tiles of 4 x 24 (AVX2, or
+//   6 x 16 where a strip of 24 columns would not fit L1), 8 x 48 (AVX-512) or 6 x 8 (elsewhere):
 //
 //                 tile columns
 //             +-----------------+
 //         256 | strip of weights|  stays in L1 while all rows of the panel pass by it
 //       256   +-----------------+
 //     +------+-----------------+
-//   6 | rows |  sums in regs   |
+//     | rows |  sums in regs   |
 //     +------+-----------------+
 //
 // Needs nothing: ragged edges take smaller tiles and strips filled up with zeros. Limited by the
@@ -34,9 +34,14 @@
 namespace mla_bench::cpu {
 namespace {
 
-// Terms of a sum that are taken at a time: a strip of weights this deep fills half an L1 cache.
+// Terms of a sum that are taken at a time: a strip of weights this deep fills at most three
+// quarters of a small L1 cache (32 KiB), or half where it is of deep_vectors.
 constexpr std::int64_t kDepth = 256;
-// Strips that are copied together: rows of weights are read in runs of some cache lines.
+// Terms up to which strips may be of the widest tile where they lie: its edges are not those of
+// cache lines, so that a deep one fills L1 with its neighbours' columns.
+constexpr std::int64_t kWideInPlaceDepth = 160;
+// Columns that are copied together, in strips of deep_vectors: rows of weights are read in runs of
+// some cache lines.
 constexpr std::int64_t kStrips = 4;
 // Rows of weights to fetch ahead while copying: they lie too far apart for the hardware to guess.
 constexpr std::int64_t kPrefetchRows = 12;
@@ -57,10 +62,10 @@ struct Plan {
   InstructionSet set;
   int threads = 1;
   std::int64_t panel_rows = 0;
-  std::int64_t block_columns = 0;  // of kStrips strips
+  std::int64_t block_columns = 0;  // of kStrips deep strips
   std::int64_t latent_stride = 0;  // rank in whole vectors, which tiles always write
   std::int64_t hidden = 0;         // (panel_rows, kDepth), for a block of hidden as fp32
-  std::int64_t strips = 0;         // (kStrips, kDepth, tile columns), for weights
+  std::int64_t strips = 0;         // (kDepth, block_columns), for weights
   std::int64_t output = 0;         // (panel_rows, block_columns), for k or v as fp32
   std::int64_t thread_floats = 0;  // of all; the latent (panel_rows, latent_stride) lies at 0
 };
@@ -75,7 +80,7 @@ Plan make_plan(const Problem& problem, int threads) {
   plan.threads =
       static_cast<int>(std::min<std::int64_t>(threads, ceil_divide(rows, plan.panel_rows)));
 
-  plan.block_columns = kStrips * plan.set.columns();
+  plan.block_columns = kStrips * plan.set.deep_vectors * plan.set.lanes;
   plan.latent_stride = round_up(problem.rank, plan.set.lanes);
   plan.hidden = round_up(plan.panel_rows * plan.latent_stride, kLineFloats);
   plan.strips = plan.hidden + plan.panel_rows * kDepth;
@@ -126,12 +131,21 @@ Matrix<const float> as_float(Matrix<const T> source, std::int64_t rows, std::int
   }
 }
 
-// Weights as the register tile takes them: strip s is (depth, tile columns) from first + s * step
-// on.
+// Weights as the register tile takes them: in strips of up to `most_vectors`, which are parts of
+// the rows where they lie, or else copies, each contiguous and after the other.
 struct Strips {
   const float* first;
-  std::int64_t stride;
-  std::int64_t step;
+  std::int64_t depth;
+  std::int64_t stride;  // of the rows where they lie; 0 for copies
+  std::int64_t most_vectors;
+
+  // Of the next strip, where so many are left: rather two alike than a wide one and a single
+  // vector, which makes too few chains.
+  std::int64_t next_vectors(std::int64_t left) const {
+    return left == most_vectors + 1 ? ceil_divide(left, 2) : std::min(left, most_vectors);
+  }
+  std::int64_t offset(std::int64_t column) const { return stride != 0 ? column : column * depth; }
+  std::int64_t stride_of(std::int64_t columns) const { return stride != 0 ? stride : columns; }
 };
 
 // (depth, columns) of `weights`, at most a block: where they lie if that serves, else copied to
@@ -139,46 +153,60 @@ struct Strips {
 template <typename T>
 Strips make_strips(const InstructionSet& set, Matrix<const T> weights, std::int64_t depth,
                    std::int64_t columns, float* buffer) {
-  const std::int64_t tile = set.columns();
   if constexpr (std::is_same_v<T, float>) {
     if (columns % set.lanes == 0 && depth * weights.stride <= kInPlaceFloats) {
-      return {.first = weights.first, .stride = weights.stride, .step = tile};
+      return {.first = weights.first,
+              .depth = depth,
+              .stride = weights.stride,
+              .most_vectors = depth <= kWideInPlaceDepth ? set.vectors : set.deep_vectors};
     }
   }
-  const std::int64_t step = depth * tile;
+  const Strips strips{.first = buffer, .depth = depth, .stride = 0, .most_vectors = set.vectors};
+  const std::int64_t all_vectors = ceil_divide(columns, set.lanes);
   for (std::int64_t k = 0; k < depth; ++k) {
     const T* ahead = weights.at(std::min(k + kPrefetchRows, depth - 1), 0);
     for (std::int64_t j = 0; j < columns; j += kCacheLine / std::int64_t{sizeof(T)}) {
       __builtin_prefetch(ahead + j);
     }
-    for (std::int64_t s = 0; s * tile < columns; ++s) {
-      convert(weights.at(k, s * tile), std::min(tile, columns - s * tile),
-              buffer + s * step + k * tile, tile);
+    for (std::int64_t vector = 0; vector < all_vectors;) {
+      const std::int64_t vectors = strips.next_vectors(all_vectors - vector);
+      const std::int64_t column = vector * set.lanes;
+      const std::int64_t width = vectors * set.lanes;
+      convert(weights.at(k, column), std::min(width, columns - column),
+              buffer + strips.offset(column) + k * width, width);
+      vector += vectors;
     }
   }
-  return {.first = buffer, .stride = tile, .step = step};
+  return strips;
 }
 
 // c (rows, columns) = a (rows, depth) @ b (depth, columns), or += where `accumulate`. Writes whole
 // vectors of c.
 void multiply(const InstructionSet& set, std::int64_t rows, std::int64_t columns,
-              std::int64_t depth, Matrix<const float> a, const Strips& b, Matrix<float> c,
-              bool accumulate) {
-  for (std::int64_t column = 0; column < columns; column += set.columns()) {
-    const std::int64_t tile_columns = std::min(set.columns(), columns - column);
-    const std::int64_t vectors = ceil_divide(tile_columns, set.lanes);
-    const float* strip = b.first + column / set.columns() * b.step;
-    for (std::int64_t row = 0; row < rows; row += set.rows) {
-      const TileFunction tile = set.function(std::min(set.rows, rows - row), vectors);
-      tile({.depth = depth,
-            .a = a.at(row, 0),
-            .a_stride = a.stride,
-            .b = strip,
-            .b_stride = b.stride,
-            .c = c.at(row, column),
-            .c_stride = c.stride,
-            .accumulate = accumulate});
+              Matrix<const float> a, const Strips& b, Matrix<float> c, bool accumulate) {
+  const std::int64_t all_vectors = ceil_divide(columns, set.lanes);
+  for (std::int64_t vector = 0; vector < all_vectors;) {
+    const std::int64_t vectors = b.next_vectors(all_vectors - vector);
+    const std::int64_t column = vector * set.lanes;
+    const auto pass_by = [&](std::int64_t row, std::int64_t count, std::int64_t height) {
+      const TileFunction tiles = set.function(height, vectors);
+      tiles({.rows = count,
+             .depth = b.depth,
+             .a = a.at(row, 0),
+             .a_stride = a.stride,
+             .b = b.first + b.offset(column),
+             .b_stride = b.stride_of(vectors * set.lanes),
+             .c = c.at(row, column),
+             .c_stride = c.stride,
+             .accumulate = accumulate});
+    };
+    const std::int64_t tile_rows = set.rows_of(vectors);
+    const std::int64_t rest = rows % tile_rows;
+    pass_by(0, rows - rest, tile_rows);
+    if (rest > 0) {
+      pass_by(rows - rest, rest, rest);
     }
+    vector += vectors;
   }
 }
 
@@ -194,7 +222,7 @@ void make_latent(const Plan& plan, std::int64_t rows, Matrix<const T> hidden,
       const std::int64_t columns = std::min(plan.block_columns, plan.problem.rank - r);
       const Strips strips =
           make_strips(plan.set, w_down.from(d, r), depth, columns, workspace + plan.strips);
-      multiply(plan.set, rows, columns, depth, block, strips, latent.from(0, r), d > 0);
+      multiply(plan.set, rows, columns, block, strips, latent.from(0, r), d > 0);
     }
   }
 }
@@ -211,7 +239,7 @@ void make_output(const Plan& plan, std::int64_t rows, Matrix<const float> latent
         const std::int64_t depth = std::min(kDepth, rank - r);
         const Strips strips =
             make_strips(plan.set, w_up.from(r, column), depth, columns, workspace + plan.strips);
-        multiply(plan.set, rows, columns, depth, latent.from(0, r), strips, sums, r > 0);
+        multiply(plan.set, rows, columns, latent.from(0, r), strips, sums, r > 0);
       }
     };
     if constexpr (std::is_same_v<T, float>) {
@@ -285,10 +313,9 @@ Prepared prepare(const Problem& problem, Precision precision, const Device& devi
   const std::shared_ptr<float> workspace(
       static_cast<float*>(::operator new(bytes, kAlignment)),
       [](float* memory) { ::operator delete(memory, kAlignment); });
-  return {.choice = std::string(plan.set.name) + ", " + std::to_string(plan.set.rows) + " x " +
-                    std::to_string(plan.set.columns()) + " register tiles, " +
-                    std::to_string(plan.panel_rows) + "-row panels, " +
-                    counted(plan.threads, "thread"),
+  return {.choice = std::string(plan.set.name) + ", register tiles of " +
+                    std::to_string(plan.set.sums) + " vectors, " + std::to_string(plan.panel_rows) +
+                    "-row panels, " + counted(plan.threads, "thread"),
           .bind = bind_typed(precision, [plan, workspace](const auto& operands) {
             run(plan, workspace.get(), operands);
           })};
