@@ -9,6 +9,7 @@
 #include "errors.hpp"
 #include "gate_series.hpp"
 #include "noise_cache.hpp"
+#include "output_file.hpp"
 #include "text.hpp"
 
 namespace mla_bench {

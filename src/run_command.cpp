@@ -17,6 +17,7 @@
 #include "json.hpp"
 #include "judge.hpp"
 #include "measure_cells.hpp"
+#include "output_file.hpp"
 #include "plan.hpp"
 #include "report.hpp"
 #include "safetensors.hpp"

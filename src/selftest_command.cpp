@@ -7,6 +7,7 @@
 #include "document.hpp"
 #include "gate_series.hpp"
 #include "noise_cache.hpp"
+#include "output_file.hpp"
 #include "selftest.hpp"
 
 namespace mla_bench {

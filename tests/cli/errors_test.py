@@ -168,6 +168,34 @@ class Files(harness.CliTest):
                 self.ends_with_one_line(done, USAGE, *names)
         self.assertEqual(self.files(), ["a.json", "a.safetensors"])
 
+    def test_files_that_would_be_lost(self):
+        quick = [*BRIEF, "--variant", "naive", "--quiet"]
+        self.ends(self.run_program(*quick, *TINY, "--save", "t", "--json", "a.json"), 0)
+        (self.folder / "folder").mkdir()
+        (self.folder / "folder" / "link").symlink_to("../t")
+        os.link(self.folder / "a.json", self.folder / "hard.json")
+        (self.folder / "here").symlink_to(".")
+        before = {name: (self.folder / name).read_bytes() for name in self.files()}
+        for words, names in (
+            ([*quick, "--input", "t", "--json", "folder/link"], ["--json", "--input 't'"]),
+            ([*quick, *TINY, "--save", "new", "--json", "here/new"], ["--json", "--save"]),
+            (["export", "a.json", "--to", "csv", "--output", "hard.json"], ["--output", "'a.json'"]),
+            (["gate", "--baseline", "here/a.json", "--output", "a.json"], ["--output", "--baseline"]),
+            (
+                ["selftest", "--input", "t", "--output", str(self.folder / "t")],
+                ["--output", "--input 't'"],
+            ),
+        ):
+            with self.subTest(words=words):
+                self.ends_with_one_line(self.run_program(*words), USAGE, *names, "name another")
+                self.assertEqual(
+                    {name: (self.folder / name).read_bytes() for name in self.files()}, before
+                )
+        # Read before it is written.
+        self.ends(
+            self.run_program(*quick, "--input", "t", "--save", "here/t", "--json", "a.json"), 0
+        )
+
     def test_document_that_cannot_be_written(self):
         (self.folder / "folder").mkdir()
         (self.folder / "file").touch()

@@ -1,0 +1,18 @@
+// Files that a command writes: whole or not at all, and known to be writable before the work.
+#pragma once
+
+#include <string>
+
+namespace mla_bench {
+
+// Replaces `path` by `text` in one step: temporary file in the same folder, then rename. Creates
+// the folder where it is missing. Throws UsageError that names the file.
+void write_whole_file(const std::string& path, const std::string& text);
+
+// Throws UsageError where write_whole_file would; the folder is created.
+void check_can_be_written(const std::string& path);
+
+// The same file under whatever names, also one that is not there yet.
+bool is_same_file(const std::string& path, const std::string& other);
+
+}  // namespace mla_bench
