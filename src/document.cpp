@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <filesystem>
 
 #include "build_facts.hpp"
 #include "host.hpp"
@@ -86,15 +85,8 @@ std::string default_document_path(const std::string& started_at) {
   std::string time = started_at.substr(0, started_at.size() - 1);
   std::erase(time, ':');
   const std::string_view commit = build_facts().commit;
-  const std::string stem =
-      "results/local/" + time + "-" +
-      (commit.empty() ? "unknown" : std::string(commit.substr(0, kShortCommit)));
-  // Another run may have begun in the same second.
-  std::string path = stem + ".json";
-  for (int next = 2; std::filesystem::exists(path); ++next) {
-    path = stem + "-" + std::to_string(next) + ".json";
-  }
-  return path;
+  return "results/local/" + time + "-" +
+         (commit.empty() ? "unknown" : std::string(commit.substr(0, kShortCommit))) + ".json";
 }
 
 }  // namespace mla_bench

@@ -1,5 +1,6 @@
 #include "output_file.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -71,6 +72,32 @@ void write_whole_file(const std::string& path, const std::string& text) {
     fs::remove(file.temporary, error);
     throw cannot_write(path, why);
   }
+}
+
+std::string write_new_file(const std::string& path, const std::string& text) {
+  make_folder_of(path, path);
+  const fs::path wanted(path);
+  std::string free = path;
+  for (int number = 2;; ++number) {
+    const int file = open(free.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file >= 0) {
+      close(file);
+      break;
+    }
+    if (errno != EEXIST) {
+      throw cannot_write(free, strerror(errno));
+    }
+    free = (wanted.parent_path() / wanted.stem()).string() + "-" + std::to_string(number) +
+           wanted.extension().string();
+  }
+  try {
+    write_whole_file(free, text);
+  } catch (...) {
+    std::error_code error;
+    fs::remove(free, error);
+    throw;
+  }
+  return free;
 }
 
 void check_can_be_written(const std::string& path) {

@@ -9,6 +9,10 @@ namespace mla_bench {
 // the folder where it is missing. Throws UsageError that names the file.
 void write_whole_file(const std::string& path, const std::string& text);
 
+// The same into a file that nobody has yet: `path`, or where it is taken, as by another process at
+// this moment, "a-2.json" beside "a.json" and so on. Returns which.
+std::string write_new_file(const std::string& path, const std::string& text);
+
 // Throws UsageError where write_whole_file would; the folder is created.
 void check_can_be_written(const std::string& path);
 
