@@ -420,6 +420,24 @@ class CannotRun(harness.CliTest):
                 self.ends_with_one_line(done, NOTHING_RAN, "--device cuda:")
                 self.assertEqual(self.files(), [])
 
+    def test_variants_without_a_gpu(self):
+        listed = self.run_program("list").stdout
+        if self.has_gpu():
+            self.skipTest("this machine has a GPU")
+        self.assertRegex(listed, r"\nVariants on CUDA: [^\n]*no [^\n]*\n(.*\n)*  tensor_core\b")
+        for words in ([], ["--device", "cpu"]):
+            with self.subTest(words=words):
+                done = self.run_program(*words, "--variant", "tensor_core")
+                self.ends_with_one_line(done, NOTHING_RAN, "--variant tensor_core", "tiled")
+                self.assertNotIn("--device", done.stderr)
+                self.assertEqual(self.files(), [])
+        done = self.run_program(*BRIEF, *TINY, "--variant", "tiled,tensor_core", "--json", "a.json")
+        self.ends(done, 0)
+        self.assertIn("--variant tensor_core is left out", done.stderr)
+        self.assertEqual(
+            [c["variant"] for c in self.document(self.folder / "a.json")["cells"]], ["tiled"]
+        )
+
 
 if __name__ == "__main__":
     harness.main()
