@@ -48,6 +48,14 @@ CompareOptions compare_options(const Parsed& parsed) {
   }
   options.format =
       value_of<CompareFormat>(parsed, "format", kCompareFormats).value_or(CompareFormat::kText);
+  if (options.format == CompareFormat::kCsv || options.format == CompareFormat::kJson) {
+    for (const std::string layout : {"rows", "columns"}) {
+      if (parsed.has(layout)) {
+        throw UsageError("--" + layout + " is for --format text and md: " +
+                         std::string(name_of(options.format)) + " has every cell and no layout");
+      }
+    }
+  }
   return options;
 }
 

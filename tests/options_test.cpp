@@ -322,6 +322,25 @@ TEST(Options, WhatIsWrittenIsNothingElseThatIsNamed) {
   }
 }
 
+TEST(Options, WhatWouldDoNothingIsRefused) {
+  EXPECT_SAYS(refusal({"--profile", "--json", "a.json"}), "leave out --json");
+  EXPECT_SAYS(refusal({"--profile", "--save", "a"}), "leave out --save");
+  for (const std::string row : {"--rows", "--columns"}) {
+    for (const std::string format : {"csv", "json"}) {
+      EXPECT_SAYS(refusal({"compare", "a.json", row, "variant", "--format", format}),
+                  row + " is for --format text and md");
+    }
+  }
+  const Words documents{"gate", "--baseline", "a.json", "b.json"};
+  for (const Words& option : {Words{"--keep", "folder"}, Words{"--rounds", "3"},
+                              Words{"--processes", "5"}, Words{"--no-confirm"}}) {
+    Words words = documents;
+    words.insert(words.end(), option.begin(), option.end());
+    EXPECT_SAYS(refusal(words), option.front() + " is for a candidate that is measured");
+  }
+  parse({"gate", "--baseline", "a.json", "b.json", "--quiet"});
+}
+
 TEST(Options, HelpAndVersionAreTexts) {
   const std::string help = std::get<HelpOptions>(parse({"--help"})).text;
   for (const std::string word : {"--variant", "--time-budget", "list", "77", "Exit codes"}) {
