@@ -20,7 +20,7 @@ std::vector<OptionRow> series_rows() {
       {"timeout", "SECONDS", "kill a process that takes so long (default: 600)"},
       {"times-only", nullptr,
        "leave floors, cold proof and second witness out of the first processes too"},
-      {"keep", "FOLDER", "keep the documents of the processes there"},
+      {"keep", "FOLDER", "keep the documents of the processes there, in a new or empty folder"},
       {"quiet", nullptr, "no progress"},
   };
 }

@@ -96,6 +96,7 @@ class Selftest(harness.CliTest):
             (["--processes", "4"], "--processes", "from 5"),
             (["--format", "xml"], "--format", "xml"),
             (["--precision", "fp31"], "fp31"),
+            (["--output", "/proc/no/such/r.json"], "/proc/no/such/r.json"),
             (["more"], "more"),
         ):
             self.ends_with_one_line(self.run_program("selftest", *arguments), USAGE, *parts)
