@@ -298,8 +298,11 @@ RecordedDocument Runner::measure_run(const std::string& program, Side side, bool
   const bool has_ended = std::any_of(judged.begin(), judged.end(), [&](ExitCode code) {
     return end.code == static_cast<int>(code);
   });
-  if (end.timed_out || !has_ended || !fs::exists(path, error)) {
+  if (end.timed_out || !has_ended) {
     throw fail(end.in_words(options_.timeout_s));
+  }
+  if (!fs::exists(path, error)) {
+    throw fail(end.in_words(options_.timeout_s) + "; it left no document");
   }
   try {
     RecordedDocument document =
@@ -307,7 +310,7 @@ RecordedDocument Runner::measure_run(const std::string& program, Side side, bool
                                  plants_.empty() ? Origin::kRun : Origin::kSelftest)
                       .front());
     if (document.document.finished_at.empty()) {
-      throw fail(end.in_words(options_.timeout_s));
+      throw fail(end.in_words(options_.timeout_s) + "; its document is not finished");
     }
     return document;
   } catch (const UsageError& unreadable) {

@@ -325,6 +325,7 @@ class Measured(GateCase):
         silent = self.program("silent", "exit 0")
         done = self.run_program("gate", "--against", silent, *CELLS)
         self.ends(done, INCOMPARABLE)
+        self.assertIn("ended with code 0; it left no document", done.stderr)
         broken = self.program("broken", 'for last; do :; done; echo "{" > "$last"')
         done = self.run_program("gate", "--against", broken, *CELLS)
         self.ends(done, INCOMPARABLE)
