@@ -22,8 +22,8 @@ Grammar compare_grammar() {
           {"Output",
            {
                {"rows", "LIST",
-                "of variant, device, run, problem, precision, l2, inputs (default: problem, "
-                "precision, l2, inputs; or what --columns leaves)"},
+                "of " + join(names_of<Axis>(kAxes), ", ") + " (default: " +
+                    join(names_of<Axis>(kWorkAxes), ", ") + "; or what --columns leaves)"},
                {"columns", "LIST",
                 "of the same (default: what --rows leaves); an axis in neither list makes a table "
                 "for each of its values"},

@@ -380,6 +380,13 @@ TEST(Options, Compare) {
   EXPECT_SAYS(refusal({"compare", "a.json", "--refrence", "tiled"}), "--reference");
 }
 
+TEST(Options, HelpOfCompareHasEveryAxis) {
+  const std::string help = std::get<HelpOptions>(parse({"compare", "--help"})).text;
+  for (const Axis axis : kAxes) {
+    EXPECT_SAYS(help, name_of(axis));
+  }
+}
+
 TEST(Options, Export) {
   const auto options = std::get<ExportOptions>(
       parse({"export", "a.json", "--to", "gbench", "--no-aggregates", "--output", "b.json"}));
