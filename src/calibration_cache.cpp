@@ -2,9 +2,9 @@
 
 #include "build_facts.hpp"
 #include "cache_file.hpp"
-#include "document.hpp"
 #include "errors.hpp"
 #include "json.hpp"
+#include "output_file.hpp"
 
 namespace mla_bench {
 namespace {

@@ -6,9 +6,9 @@
 namespace mla_bench {
 namespace {
 
-constexpr OptionRow kDevice{"device", "LIST",
-                            "auto, cpu, cuda:N, cuda:all, or UUIDs (default: auto, the first GPU, "
-                            "else the CPU), one after the other"};
+const OptionRow kDevice{"device", "LIST",
+                        "auto, cpu, cuda:N, cuda:all, or UUIDs (default: auto, the first GPU, "
+                        "else the CPU), one after the other"};
 
 // The beginning of a GPU's UUID, as nvidia-smi -L prints it: "GPU-" or "MIG-", then hexadecimal
 // digits and hyphens.

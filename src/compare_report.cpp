@@ -77,8 +77,7 @@ bool varies(const DocumentComparison& comparison, Axis axis) {
 }
 
 Arrangement arrange(const DocumentComparison& comparison, const Layout& layout) {
-  const std::vector<Axis> work{Axis::kProblem, Axis::kPrecision, Axis::kL2, Axis::kInputs,
-                               Axis::kConcurrent};
+  const std::vector<Axis> work(kWorkAxes.begin(), kWorkAxes.end());
   const bool is_alone = comparison.cells.front().key.work.gpus_at_once == 1;
   Arrangement arrangement;
   for (const Axis axis : kAxes) {
@@ -262,8 +261,7 @@ std::string words_of(const SpeedReference& reference, const DocumentComparison& 
 // The axes of work on which cells differ: what a heading must tell.
 std::vector<Axis> heading_axes(const DocumentComparison& comparison) {
   std::vector<Axis> axes;
-  for (const Axis axis :
-       {Axis::kProblem, Axis::kPrecision, Axis::kL2, Axis::kInputs, Axis::kConcurrent}) {
+  for (const Axis axis : kWorkAxes) {
     if (varies(comparison, axis)) {
       axes.push_back(axis);
     }

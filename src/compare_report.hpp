@@ -16,6 +16,10 @@ enum class Axis { kProblem, kPrecision, kL2, kInputs, kConcurrent, kVariant, kDe
 inline constexpr std::array kAxes{Axis::kProblem,    Axis::kPrecision, Axis::kL2,     Axis::kInputs,
                                   Axis::kConcurrent, Axis::kVariant,   Axis::kDevice, Axis::kRun};
 
+// Those of the work that a cell does.
+inline constexpr std::array kWorkAxes{Axis::kProblem, Axis::kPrecision, Axis::kL2, Axis::kInputs,
+                                      Axis::kConcurrent};
+
 std::string_view name_of(Axis axis);
 
 enum class CompareFormat { kText, kMarkdown, kCsv, kJson };
@@ -28,8 +32,7 @@ std::string_view name_of(CompareFormat format);
 // Which axes go down and which across; an axis of neither makes a table for each of its values.
 // Axes on which all cells agree are told once, above.
 struct Layout {
-  // empty: those that `columns` leaves, or problem, precision, l2, inputs, concurrent
-  std::vector<Axis> rows;
+  std::vector<Axis> rows;     // empty: those that `columns` leaves, or kWorkAxes
   std::vector<Axis> columns;  // empty: those that `rows` leaves
 };
 

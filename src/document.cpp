@@ -1,20 +1,13 @@
 #include "document.hpp"
 
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 
 #include "build_facts.hpp"
-#include "errors.hpp"
 #include "host.hpp"
 #include "json.hpp"
-#include "text.hpp"
 
 namespace mla_bench {
 namespace {
@@ -79,43 +72,6 @@ std::string to_text(const Document& document) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void write_whole_file(const std::string& path, const std::string& text) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  // A link stays, and what it names is replaced.
-  const fs::path target =
-      fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : fs::path(path);
-  if (target.has_parent_path()) {
-    fs::create_directories(target.parent_path(), error);
-    if (error) {
-      throw UsageError("cannot create the folder of '" + printable(path) + "': " + error.message());
-    }
-  }
-  if (fs::is_directory(target, error)) {
-    throw UsageError("cannot write '" + printable(path) + "': it is a folder");
-  }
-  if (fs::exists(target, error) && !fs::is_regular_file(target, error)) {
-    throw UsageError("cannot write '" + printable(path) +
-                     "': it is no regular file; give - for stdout");
-  }
-  const std::string temporary = target.string() + ".tmp" + std::to_string(getpid());
-  errno = 0;
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) {
-    const std::string why = errno != 0 ? strerror(errno) : "the write failed";
-    fs::remove(temporary, error);
-    throw UsageError("cannot write '" + printable(path) + "': " + why);
-  }
-  fs::rename(temporary, target, error);
-  if (error) {
-    const std::string why = error.message();
-    fs::remove(temporary, error);
-    throw UsageError("cannot write '" + printable(path) + "': " + why);
-  }
-}
-
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
@@ -129,15 +85,8 @@ std::string default_document_path(const std::string& started_at) {
   std::string time = started_at.substr(0, started_at.size() - 1);
   std::erase(time, ':');
   const std::string_view commit = build_facts().commit;
-  const std::string stem =
-      "results/local/" + time + "-" +
-      (commit.empty() ? "unknown" : std::string(commit.substr(0, kShortCommit)));
-  // Another run may have begun in the same second.
-  std::string path = stem + ".json";
-  for (int next = 2; std::filesystem::exists(path); ++next) {
-    path = stem + "-" + std::to_string(next) + ".json";
-  }
-  return path;
+  return "results/local/" + time + "-" +
+         (commit.empty() ? "unknown" : std::string(commit.substr(0, kShortCommit))) + ".json";
 }
 
 }  // namespace mla_bench

@@ -35,14 +35,11 @@ struct Document {
 
 std::string to_text(const Document& document);
 
-// Replaces `path` by `text` in one step: temporary file in the same folder, then rename. Creates
-// the folder where it is missing. Throws UsageError that names the file.
-void write_whole_file(const std::string& path, const std::string& text);
-
 // Now, as ISO 8601 in UTC: "2026-11-29T16:03:00Z".
 std::string utc_now();
 
-// Where a run without --json puts its document: results/local/<date>T<time>-<commit>.json.
+// What a run without --json calls its document: results/local/<date>T<time>-<commit>.json, unless
+// another of the same second does.
 std::string default_document_path(const std::string& started_at);
 
 }  // namespace mla_bench

@@ -3,10 +3,10 @@
 
 #include "commands.hpp"
 #include "console.hpp"
-#include "document.hpp"
 #include "document_reader.hpp"
 #include "errors.hpp"
 #include "export_formats.hpp"
+#include "output_file.hpp"
 #include "text.hpp"
 
 namespace mla_bench {

@@ -35,7 +35,7 @@ Json context_of(std::span<const ExportedCell> timed, std::span<const ExportedCel
           {"caches", Json::array()},
           {"load_avg", Json::array()},
           {"library_version", first.version},
-          {"library_build_type", "release"},
+          {"library_build_type", first.build_type == "Debug" ? "debug" : "release"},
           {"json_schema_version", 1},
           {"mla_bench_commit", first.commit + (first.dirty ? "+" : "")},
           {"mla_bench_left_out", left_out}};

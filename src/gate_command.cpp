@@ -9,6 +9,7 @@
 #include "errors.hpp"
 #include "gate_series.hpp"
 #include "noise_cache.hpp"
+#include "output_file.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -57,6 +58,16 @@ void report(const GateOptions& options, const GateResult& result, const GateHead
   }
 }
 
+// To be known before anything is measured.
+void check_outputs(const GateOptions& options) {
+  if (options.output) {
+    check_can_be_written(*options.output);
+  }
+  if (options.update) {
+    check_can_be_written(options.baselines.front());
+  }
+}
+
 }  // namespace
 
 int gate_command(const GateOptions& options, std::span<const char* const> argv) {
@@ -65,6 +76,7 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
   GateRules rules = options.rules;
   rules.noise = kept_noise(utc_now());
   if (options.against) {
+    check_outputs(options);
     const int most = options.processes.value_or(kMostPairs);
     rules.alpha = kAlphaOfSeries / looks_of(most);
     Runner runner(options.series, {{.words = options.cells, .copies = {}}}, {});
@@ -78,6 +90,7 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
   } else {
     const std::vector<RecordedDocument> baseline = read_documents(options.baselines, Detail::kAll);
     const std::vector<CellEvidence> evidence = evidence_of(baseline);
+    check_outputs(options);
     heading.baseline = file_words(options.baselines);
     if (!options.candidates.empty()) {
       for (const std::string& file : options.candidates) {

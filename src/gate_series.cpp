@@ -29,6 +29,10 @@ DocumentFolder::DocumentFolder(const std::optional<std::string>& kept)
     if (error) {
       throw UsageError("--keep '" + printable(*kept) + "': " + error.message());
     }
+    if (!fs::is_empty(path_, error)) {  // nobody could tell another gate's documents from ours
+      throw UsageError("--keep '" + printable(*kept) +
+                       "': there are files in it; name a new or empty folder");
+    }
     return;
   }
   std::string name = (fs::temp_directory_path(error) / "mla-bench-gate-XXXXXX").string();
@@ -272,7 +276,6 @@ RecordedDocument Runner::measure_run(const std::string& program, Side side, bool
   const bool is_baseline = side == Side::kBaseline;
   const std::string path = folder_.next(name_of(side));
   std::error_code error;
-  fs::remove(path, error);  // --keep may hold another gate's
   const ChildEnd end = run_child(program, words_of(side, whole, run, path), options_.timeout_s);
   const bool is_brief = !whole || options_.times_only;
   if (is_baseline && is_brief && !is_old_baseline_ &&
@@ -295,8 +298,11 @@ RecordedDocument Runner::measure_run(const std::string& program, Side side, bool
   const bool has_ended = std::any_of(judged.begin(), judged.end(), [&](ExitCode code) {
     return end.code == static_cast<int>(code);
   });
-  if (end.timed_out || !has_ended || !fs::exists(path, error)) {
+  if (end.timed_out || !has_ended) {
     throw fail(end.in_words(options_.timeout_s));
+  }
+  if (!fs::exists(path, error)) {
+    throw fail(end.in_words(options_.timeout_s) + "; it left no document");
   }
   try {
     RecordedDocument document =
@@ -304,7 +310,7 @@ RecordedDocument Runner::measure_run(const std::string& program, Side side, bool
                                  plants_.empty() ? Origin::kRun : Origin::kSelftest)
                       .front());
     if (document.document.finished_at.empty()) {
-      throw fail(end.in_words(options_.timeout_s));
+      throw fail(end.in_words(options_.timeout_s) + "; its document is not finished");
     }
     return document;
   } catch (const UsageError& unreadable) {

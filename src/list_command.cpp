@@ -26,6 +26,11 @@ std::string describe(const Device& device) {
   return text + "\n";
 }
 
+std::string title_of(const Listed& listed) {
+  return "  " + std::string(listed.name) +
+         (listed.variant ? "  " + std::string(listed.variant->summary) : "") + "\n";
+}
+
 // The precisions in which the variant runs the headline problem there, and why not the others.
 std::string describe(const Listed& listed, const Device& device) {
   std::vector<std::string> can;
@@ -81,9 +86,15 @@ int list_command(const ListOptions& options) {
     text += "\nVariants on " + printable(same.front().name) + "\n";
     for (const Listed& listed : registry()) {
       if (listed.backend == same.front().backend) {
-        text += "  " + std::string(listed.name) +
-                (listed.variant ? "  " + std::string(listed.variant->summary) : "") + "\n" +
-                describe(listed, same.front());
+        text += title_of(listed) + describe(listed, same.front());
+      }
+    }
+  }
+  if (options.devices.empty() && !devices.no_cuda.empty()) {
+    text += "\nVariants on CUDA: " + devices.no_cuda + "\n";
+    for (const Listed& listed : registry()) {
+      if (listed.backend == Backend::kCuda) {
+        text += title_of(listed);
       }
     }
   }

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "cache_file.hpp"
-#include "document.hpp"
 #include "errors.hpp"
 #include "json_access.hpp"
+#include "output_file.hpp"
 
 namespace mla_bench {
 namespace {

@@ -34,7 +34,7 @@ struct Parsed {
 struct OptionRow {
   const char* name;
   const char* value;
-  const char* help;
+  std::string help;
 };
 
 // Title of the options that --help leaves out.
@@ -54,7 +54,7 @@ struct Grammar {
   std::string help() const;
 };
 
-inline constexpr OptionRow kHelp{"help", nullptr, "this text"};
+inline const OptionRow kHelp{"help", nullptr, "this text"};
 
 std::vector<OptionRow> with(std::vector<OptionRow> rows, const OptionRow& row);
 
@@ -81,14 +81,20 @@ double positive_of(const Parsed& parsed, const std::string& option, double fallb
 // The documents on a command line; at least one.
 std::vector<std::string> files_of(const Parsed& parsed, const std::string& command);
 
+template <typename Value>
+std::vector<std::string> names_of(std::span<const Value> values) {
+  std::vector<std::string> names;
+  for (const Value value : values) {
+    names.emplace_back(name_of(value));
+  }
+  return names;
+}
+
 // The values whose names are listed, in the user's order.
 template <typename Value>
 std::vector<Value> values_of(const Parsed& parsed, const std::string& option,
                              std::span<const Value> valid) {
-  std::vector<std::string> names;
-  for (const Value value : valid) {
-    names.emplace_back(name_of(value));
-  }
+  const std::vector<std::string> names = names_of(valid);
   std::vector<Value> values;
   for (const std::string& item : list_of(parsed, option)) {
     const auto found = std::find(names.begin(), names.end(), item);

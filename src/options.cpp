@@ -6,6 +6,7 @@
 #include "build_facts.hpp"
 #include "command_options.hpp"
 #include "errors.hpp"
+#include "output_file.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -67,6 +68,54 @@ std::string commands_help() {
   return text + "  mla-bench COMMAND --help tells more of each.\n" + std::string(kExitCodes);
 }
 
+struct NamedFile {
+  std::string option;  // empty: a word that is none
+  std::string path;
+};
+
+std::string words_of(const NamedFile& file) {
+  return (file.option.empty() ? "the document" : "--" + file.option) + " '" + printable(file.path) +
+         "'";
+}
+
+// The files that a command reads, whichever it is.
+std::vector<NamedFile> read_files(const Parsed& parsed) {
+  std::vector<NamedFile> files;
+  for (const std::string& path : parsed.unmatched) {
+    files.push_back({.option = "", .path = path});
+  }
+  for (const std::string& path : list_of(parsed, "baseline")) {
+    files.push_back({.option = "baseline", .path = path});
+  }
+  for (const std::string option : {"against", "input"}) {
+    if (const std::optional<std::string> path = text_of(parsed, option)) {
+      files.push_back({.option = option, .path = *path});
+    }
+  }
+  return files;
+}
+
+// What is written must be neither read nor written a second time: it would be lost.
+void refuse_lost_files(const Parsed& parsed) {
+  std::vector<NamedFile> files = read_files(parsed);
+  for (const std::string option : {"json", "output", "save"}) {
+    const std::optional<std::string> path = text_of(parsed, option);
+    if (!path || *path == "-") {
+      continue;
+    }
+    const NamedFile written{.option = option, .path = *path};
+    for (const NamedFile& other : files) {
+      // The tensors of --input are read before those of --save are written.
+      const bool may_be = option == "save" && other.option == "input";
+      if (!may_be && is_same_file(*path, other.path)) {
+        throw UsageError(words_of(written) + " is the file of " + words_of(other) +
+                         ", which would be lost: name another");
+      }
+    }
+    files.push_back(written);
+  }
+}
+
 }  // namespace
 
 Options parse_options(std::span<const char* const> argv) {
@@ -97,7 +146,9 @@ Options parse_options(std::span<const char* const> argv) {
     throw UsageError("unexpected argument '" + printable(parsed.unmatched.front()) +
                      "': options begin with --, commands are " + join(command_names(), ", "));
   }
-  return found->options(parsed);
+  Options options = found->options(parsed);
+  refuse_lost_files(parsed);
+  return options;
 }
 
 }  // namespace mla_bench

@@ -22,8 +22,8 @@ Grammar compare_grammar() {
           {"Output",
            {
                {"rows", "LIST",
-                "of variant, device, run, problem, precision, l2, inputs (default: problem, "
-                "precision, l2, inputs; or what --columns leaves)"},
+                "of " + join(names_of<Axis>(kAxes), ", ") + " (default: " +
+                    join(names_of<Axis>(kWorkAxes), ", ") + "; or what --columns leaves)"},
                {"columns", "LIST",
                 "of the same (default: what --rows leaves); an axis in neither list makes a table "
                 "for each of its values"},
@@ -48,6 +48,14 @@ CompareOptions compare_options(const Parsed& parsed) {
   }
   options.format =
       value_of<CompareFormat>(parsed, "format", kCompareFormats).value_or(CompareFormat::kText);
+  if (options.format == CompareFormat::kCsv || options.format == CompareFormat::kJson) {
+    for (const std::string layout : {"rows", "columns"}) {
+      if (parsed.has(layout)) {
+        throw UsageError("--" + layout + " is for --format text and md: " +
+                         std::string(name_of(options.format)) + " has every cell and no layout");
+      }
+    }
+  }
   return options;
 }
 

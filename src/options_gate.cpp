@@ -20,9 +20,17 @@ std::vector<OptionRow> series_rows() {
       {"timeout", "SECONDS", "kill a process that takes so long (default: 600)"},
       {"times-only", nullptr,
        "leave floors, cold proof and second witness out of the first processes too"},
-      {"keep", "FOLDER", "keep the documents of the processes there"},
+      {"keep", "FOLDER", "keep the documents of the processes there, in a new or empty folder"},
       {"quiet", nullptr, "no progress"},
   };
+}
+
+std::vector<OptionRow> gate_measuring_rows() {
+  return with(with(series_rows(),
+                   {"processes", "N",
+                    "fresh processes of the candidate (default: 5); with --against the most of "
+                    "each program (default: 21)"}),
+              {"no-confirm", nullptr, "call a regression without a second series"});
 }
 
 SeriesOptions series_options(const Parsed& parsed) {
@@ -117,12 +125,7 @@ Grammar gate_grammar() {
           {"What to run, with --against (--baseline has its own cells)", cell_rows()},
           {kProblemTitle, problem_rows()},
           {"Inputs", input_rows()},
-          {"Measuring",
-           with(with(series_rows(),
-                     {"processes", "N",
-                      "fresh processes of the candidate (default: 5); with --against the most of "
-                      "each program (default: 21)"}),
-                {"no-confirm", nullptr, "call a regression without a second series"})},
+          {"Measuring", gate_measuring_rows()},
           {"Output",
            {
                {"output", "FILE",
@@ -182,9 +185,13 @@ GateOptions gate_options(const Parsed& parsed) {
     throw UsageError("--update writes what gate measured itself: leave out '" +
                      printable(options.candidates.front()) + "'");
   }
-  if (!options.candidates.empty() && options.processes) {
-    throw UsageError("--processes is for a candidate that is measured: leave out '" +
-                     printable(options.candidates.front()) + "'");
+  for (const OptionRow& row : gate_measuring_rows()) {
+    const bool is_harmless = row.name == std::string_view("quiet");
+    if (!options.candidates.empty() && parsed.has(row.name) && !is_harmless) {
+      throw UsageError("--" + std::string(row.name) +
+                       " is for a candidate that is measured: leave out '" +
+                       printable(options.candidates.front()) + "'");
+    }
   }
   return options;
 }

@@ -106,6 +106,11 @@ RunOptions run_options(const Parsed& parsed) {
   options.dry_run = parsed.flags.contains("dry-run");
   options.recalibrate = parsed.flags.contains("recalibrate");
   options.profile = parsed.flags.contains("profile");
+  for (const std::string file : {"json", "save"}) {
+    if (options.profile && parsed.has(file)) {
+      throw UsageError("--profile times and writes nothing: leave out --" + file);
+    }
+  }
   return options;
 }
 

@@ -95,9 +95,22 @@ std::vector<std::string> names_of(std::span<const Listed> registry) {
   return names;
 }
 
-// The list's entries that the user named (all of them unless any), in the list's order.
+// The variants that this build runs on the CPU.
+std::vector<std::string> cpu_names(std::span<const Listed> registry) {
+  std::vector<std::string> names;
+  for (const Listed& listed : registry) {
+    if (listed.backend == Backend::kCpu && listed.variant != nullptr) {
+      names.emplace_back(listed.name);
+    }
+  }
+  return names;
+}
+
+// The list's entries that the user named (all of them unless any), in the list's order. `no_cuda`
+// is why there is no GPU; what needs one is left out with a warning, unless nothing else is named.
 std::vector<Listed> choose_variants(const RunOptions& options, std::span<const Device> devices,
-                                    std::span<const Listed> registry) {
+                                    const std::string& no_cuda, std::span<const Listed> registry,
+                                    std::vector<std::string>& warnings) {
   const std::vector<std::string> valid = names_of(registry);
   for (const std::vector<std::string>& named :
        {options.variants,
@@ -112,6 +125,7 @@ std::vector<Listed> choose_variants(const RunOptions& options, std::span<const D
     return std::any_of(devices.begin(), devices.end(),
                        [&](const Device& device) { return device.backend == listed.backend; });
   };
+  std::vector<std::string> left_out;
   for (const std::string& name : options.variants) {
     const bool runs_somewhere = std::any_of(registry.begin(), registry.end(), [&](const Listed& l) {
       return l.name == name && is_here(l);
@@ -120,9 +134,21 @@ std::vector<Listed> choose_variants(const RunOptions& options, std::span<const D
       const auto other = std::find_if(registry.begin(), registry.end(),
                                       [&](const Listed& l) { return l.name == name; });
       const bool needs_cpu = other->backend == Backend::kCpu;
+      if (!needs_cpu && !no_cuda.empty()) {
+        left_out.push_back(name);
+        continue;
+      }
       throw UsageError("variant '" + name + "' runs on " + (needs_cpu ? "the CPU" : "CUDA") +
                        " only: add --device " + (needs_cpu ? "cpu" : "cuda:0"));
     }
+  }
+  if (!left_out.empty()) {
+    const std::string what = "--variant " + join(left_out, ",");
+    if (left_out.size() == options.variants.size()) {
+      throw NoDeviceError(what + " runs on CUDA only: " + no_cuda + "; on the CPU run " +
+                          join(cpu_names(registry), ", "));
+    }
+    warnings.push_back(what + " is left out: it runs on CUDA only, and " + no_cuda);
   }
   std::vector<Listed> chosen;
   for (const Listed& listed : registry) {
@@ -315,7 +341,8 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
   Plan plan;
   const std::vector<Device> chosen_devices =
       choose_devices(options.devices, devices, plan.warnings);
-  const std::vector<Listed> variants = choose_variants(options, chosen_devices, registry);
+  const std::vector<Listed> variants =
+      choose_variants(options, chosen_devices, devices.no_cuda, registry, plan.warnings);
   std::vector<Precision> precisions = options.precisions;
   if (precisions.empty()) {
     precisions.push_back(file ? file->precision : Precision::kFp32);

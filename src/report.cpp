@@ -106,6 +106,13 @@ std::string block_table(const std::vector<const Result*>& block,
          fixed(base_ns / summary.median_ns, 2) + "x",
          (result->check ? check_words(*result->check) : "") + unproven + trusted});
   }
+  const bool lacks_reference =
+      reference && std::none_of(block.begin(), block.end(), [&](const Result* result) {
+        return has_time(*result) && result->cell.variant == *reference;
+      });
+  if (lacks_reference && !table.rows.empty()) {
+    without_time += "  speed is against the slowest: " + *reference + " has no time here\n";
+  }
   return (table.rows.empty() ? "" : aligned(table)) + without_time;
 }
 

@@ -17,6 +17,7 @@
 #include "json.hpp"
 #include "judge.hpp"
 #include "measure_cells.hpp"
+#include "output_file.hpp"
 #include "plan.hpp"
 #include "report.hpp"
 #include "safetensors.hpp"
@@ -199,7 +200,9 @@ int run_command(const RunOptions& options, std::span<const char* const> argv) {
   for (const Device& device : devices.devices) {
     document.devices.push_back({.device = device});
   }
-  const std::string path = options.json.value_or(default_document_path(started_at));
+  const std::string path =
+      options.json ? *options.json
+                   : write_new_file(default_document_path(started_at), to_text(document));
   const auto save = [&document, &path] {
     if (path != "-") {
       write_whole_file(path, to_text(document));

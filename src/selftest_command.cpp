@@ -7,12 +7,16 @@
 #include "document.hpp"
 #include "gate_series.hpp"
 #include "noise_cache.hpp"
+#include "output_file.hpp"
 #include "selftest.hpp"
 
 namespace mla_bench {
 
 int selftest_command(const SelftestOptions& options) {
   constexpr double kAlphaOfSeries = 0.01;
+  if (options.output) {
+    check_can_be_written(*options.output);  // now, not after the measurements
+  }
   const auto started = std::chrono::steady_clock::now();
   CellRun run{.words = options.cells, .copies = {}};
   std::map<int, Planted> plants;

@@ -12,6 +12,7 @@
 #include "errors.hpp"
 #include "example_result.hpp"
 #include "json.hpp"
+#include "output_file.hpp"
 
 namespace mla_bench {
 namespace {

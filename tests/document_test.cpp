@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "errors.hpp"
 #include "example_result.hpp"
 #include "json.hpp"
+#include "output_file.hpp"
 
 namespace mla_bench {
 namespace {
@@ -219,6 +221,45 @@ TEST(WholeFile, AFullDiskLeavesTheOldFile) {
   signal(SIGXFSZ, handler);
   EXPECT_EQ(contents(folder.at("a.json")), "old");
   EXPECT_EQ(folder.names(), Words{"a.json"});
+}
+
+TEST(NewFile, IsNobodyElsesThoughManyAskAtOnce) {
+  const Folder folder;
+  constexpr std::size_t kThreads = 4;
+  constexpr std::size_t kEach = 50;
+  std::vector<std::vector<std::string>> paths(kThreads);
+  std::vector<std::thread> threads;
+  for (std::vector<std::string>& mine : paths) {
+    threads.emplace_back([&] {
+      for (std::size_t i = 0; i < kEach; ++i) {
+        mine.push_back(write_new_file(folder.at("new/a.json"), "text"));
+      }
+    });
+  }
+  std::set<std::string> distinct;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    threads[i].join();
+    distinct.insert(paths[i].begin(), paths[i].end());
+  }
+  EXPECT_EQ(distinct.size(), kThreads * kEach);
+  EXPECT_TRUE(distinct.contains(folder.at("new/a.json")));
+  EXPECT_TRUE(distinct.contains(folder.at("new/a-200.json")));
+  EXPECT_EQ(contents(folder.at("new/a-200.json")), "text");
+  EXPECT_EQ(folder.names(), Words{"new"});
+}
+
+TEST(NewFile, LeavesNothingWhereItFails) {
+  const Folder folder;
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 1000, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_THROW(write_new_file(folder.at("a.json"), std::string(100'000, 'x')), UsageError);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(folder.names(), Words{});
+  EXPECT_THROW(write_new_file("/proc/a.json", "text"), UsageError);
 }
 
 // A rename would put a plain file in the place of /dev/null; a pipe stands for it here.

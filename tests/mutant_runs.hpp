@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "build_facts.hpp"
-#include "document.hpp"
 #include "json.hpp"
 #include "mutants.hpp"
+#include "output_file.hpp"
 
 namespace mla_bench {
 

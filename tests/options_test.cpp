@@ -290,6 +290,57 @@ TEST(Options, AFileExcludesGeneratedInputs) {
   EXPECT_EQ(run({"--input", "x", "--kv-heads", "4"}).kv_heads, Sizes{4});
 }
 
+// The files need not be there: nothing is opened.
+TEST(Options, WhatIsWrittenIsNothingElseThatIsNamed) {
+  const Words documents{"export", "a.json", "b.json", "--to", "csv", "--output"};
+  const auto export_to = [&](const std::string& path) {
+    Words words = documents;
+    words.push_back(path);
+    return words;
+  };
+  for (const std::string same : {"b.json", "./b.json", "no/../b.json"}) {
+    EXPECT_SAYS(
+        refusal(export_to(same)),
+        "--output '" + same + "' is the file of the document 'b.json', which would be lost");
+  }
+  parse(export_to("c.json"));
+  parse(export_to("no/b.json"));
+  parse(export_to("-"));
+  EXPECT_SAYS(refusal({"--save", "x", "--json", "./x"}), "--save 'x' is the file of --json './x'");
+  EXPECT_SAYS(refusal({"--input", "a,b", "--json", "a,b"}), "the file of --input 'a,b'");
+  parse({"--input", "x", "--save", "x"});
+  EXPECT_SAYS(refusal({"gate", "--baseline", "a.json,b.json", "--output", "b.json"}),
+              "the file of --baseline 'b.json'");
+  EXPECT_SAYS(refusal({"gate", "--baseline", "a.json", "b.json", "--output", "b.json"}),
+              "the document 'b.json'");
+  EXPECT_SAYS(refusal({"gate", "--against", "old", "--output", "old", "--format", "md"}),
+              "the file of --against 'old'");
+  for (const Words& command : {Words{"gate", "--against", "old"}, Words{"selftest"}}) {
+    Words words = command;
+    words.insert(words.end(), {"--input", "x.json", "--output", "x.json"});
+    EXPECT_SAYS(refusal(words), "the file of --input 'x.json'");
+  }
+}
+
+TEST(Options, WhatWouldDoNothingIsRefused) {
+  EXPECT_SAYS(refusal({"--profile", "--json", "a.json"}), "leave out --json");
+  EXPECT_SAYS(refusal({"--profile", "--save", "a"}), "leave out --save");
+  for (const std::string row : {"--rows", "--columns"}) {
+    for (const std::string format : {"csv", "json"}) {
+      EXPECT_SAYS(refusal({"compare", "a.json", row, "variant", "--format", format}),
+                  row + " is for --format text and md");
+    }
+  }
+  const Words documents{"gate", "--baseline", "a.json", "b.json"};
+  for (const Words& option : {Words{"--keep", "folder"}, Words{"--rounds", "3"},
+                              Words{"--processes", "5"}, Words{"--no-confirm"}}) {
+    Words words = documents;
+    words.insert(words.end(), option.begin(), option.end());
+    EXPECT_SAYS(refusal(words), option.front() + " is for a candidate that is measured");
+  }
+  parse({"gate", "--baseline", "a.json", "b.json", "--quiet"});
+}
+
 TEST(Options, HelpAndVersionAreTexts) {
   const std::string help = std::get<HelpOptions>(parse({"--help"})).text;
   for (const std::string word : {"--variant", "--time-budget", "list", "77", "Exit codes"}) {
@@ -327,6 +378,13 @@ TEST(Options, Compare) {
   EXPECT_SAYS(refusal({"compare", "a.json", "--rows", "devcie"}), "did you mean device");
   EXPECT_SAYS(refusal({"compare", "a.json", "--format", "text,md"}), "--format takes one value");
   EXPECT_SAYS(refusal({"compare", "a.json", "--refrence", "tiled"}), "--reference");
+}
+
+TEST(Options, HelpOfCompareHasEveryAxis) {
+  const std::string help = std::get<HelpOptions>(parse({"compare", "--help"})).text;
+  for (const Axis axis : kAxes) {
+    EXPECT_SAYS(help, name_of(axis));
+  }
 }
 
 TEST(Options, Export) {

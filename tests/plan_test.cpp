@@ -278,6 +278,24 @@ TEST(Plan, AVariantOfAnotherBackendSaysWhere) {
   EXPECT_EQ(plan(options, kOneGpu).cells.size(), 3u);
 }
 
+// No advice to name a GPU where there is none.
+TEST(Plan, WithoutAGpuWhatNeedsOneIsLeftOutWithAWord) {
+  for (const RunOptions& start : {on_cpu(), options_on(request(Kind::kAuto))}) {
+    RunOptions options = start;
+    options.variants = {"tensor_core"};
+    const std::string message = refusal<NoDeviceError>(options, kNoGpu);
+    EXPECT_SAYS(message,
+                "--variant tensor_core runs on CUDA only: this machine has no NVIDIA driver");
+    EXPECT_SAYS(message, "on the CPU run naive, tiled");
+    EXPECT_EQ(message.find("blas"), std::string::npos) << message;
+    options.variants = {"tensor_core", "tiled"};
+    const Plan made = plan(options, kNoGpu);
+    ASSERT_EQ(made.cells.size(), 1u);
+    EXPECT_EQ(made.cells[0].cell.variant, "tiled");
+    EXPECT_SAYS(made.warnings.back(), "--variant tensor_core is left out");
+  }
+}
+
 // ---- devices ------------------------------------------------------------------------------------
 
 Words chosen(const std::vector<DeviceRequest>& requests, const DeviceList& devices,

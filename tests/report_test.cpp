@@ -138,6 +138,12 @@ TEST(Report, AReferenceWithoutATimeIsReplacedByTheSlowest) {
       {timed("naive", 8000), timed("tiled", 4000), untimed("cublas", Status::kFailed, "crashed")},
       {gpu()}, "cublas");
   EXPECT_NE(text.find("2.00x"), std::string::npos) << text;
+  const std::string says = "  speed is against the slowest: cublas has no time here\n";
+  EXPECT_NE(text.find(says), std::string::npos) << text;
+  const std::string absent = table({timed("naive", 8000)}, {gpu()}, "cublas");
+  EXPECT_NE(absent.find(says), std::string::npos) << absent;
+  const std::string present = table({timed("cublas", 8000)}, {gpu()}, "cublas");
+  EXPECT_EQ(present.find("slowest"), std::string::npos) << present;
 }
 
 TEST(Report, AWrongCellShowsNoTime) {

@@ -49,6 +49,14 @@ TEST(Summary, IsOverAllSamplesWithTheRoundsSpread) {
   EXPECT_NEAR(summary.ci95_high_ns, 12 + half, 1e-6);
 }
 
+// Cut off at 0 it would be narrower than it is, to all that take its width.
+TEST(Summary, TheIntervalOfTwoRoundsFarApartBeginsBelowZero) {
+  const Summary summary = summarize({round_of({10}), round_of({16})});
+  EXPECT_LT(summary.ci95_low_ns, 0);
+  EXPECT_NEAR(summary.ci95_high_ns - summary.median_ns, summary.median_ns - summary.ci95_low_ns,
+              1e-9);
+}
+
 // Ticks of 32 ns in float milliseconds, over 251 launches.
 TEST(Summary, TheResolutionIsATickOfThePassesALaunch) {
   Round round;

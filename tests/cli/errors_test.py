@@ -168,6 +168,34 @@ class Files(harness.CliTest):
                 self.ends_with_one_line(done, USAGE, *names)
         self.assertEqual(self.files(), ["a.json", "a.safetensors"])
 
+    def test_files_that_would_be_lost(self):
+        quick = [*BRIEF, "--variant", "naive", "--quiet"]
+        self.ends(self.run_program(*quick, *TINY, "--save", "t", "--json", "a.json"), 0)
+        (self.folder / "folder").mkdir()
+        (self.folder / "folder" / "link").symlink_to("../t")
+        os.link(self.folder / "a.json", self.folder / "hard.json")
+        (self.folder / "here").symlink_to(".")
+        before = {name: (self.folder / name).read_bytes() for name in self.files()}
+        for words, names in (
+            ([*quick, "--input", "t", "--json", "folder/link"], ["--json", "--input 't'"]),
+            ([*quick, *TINY, "--save", "new", "--json", "here/new"], ["--json", "--save"]),
+            (["export", "a.json", "--to", "csv", "--output", "hard.json"], ["--output", "'a.json'"]),
+            (["gate", "--baseline", "here/a.json", "--output", "a.json"], ["--output", "--baseline"]),
+            (
+                ["selftest", "--input", "t", "--output", str(self.folder / "t")],
+                ["--output", "--input 't'"],
+            ),
+        ):
+            with self.subTest(words=words):
+                self.ends_with_one_line(self.run_program(*words), USAGE, *names, "name another")
+                self.assertEqual(
+                    {name: (self.folder / name).read_bytes() for name in self.files()}, before
+                )
+        # Read before it is written.
+        self.ends(
+            self.run_program(*quick, "--input", "t", "--save", "here/t", "--json", "a.json"), 0
+        )
+
     def test_document_that_cannot_be_written(self):
         (self.folder / "folder").mkdir()
         (self.folder / "file").touch()
@@ -391,6 +419,24 @@ class CannotRun(harness.CliTest):
                 done = self.run_program("--device", device, "--variant", "tiled")
                 self.ends_with_one_line(done, NOTHING_RAN, "--device cuda:")
                 self.assertEqual(self.files(), [])
+
+    def test_variants_without_a_gpu(self):
+        listed = self.run_program("list").stdout
+        if self.has_gpu():
+            self.skipTest("this machine has a GPU")
+        self.assertRegex(listed, r"\nVariants on CUDA: [^\n]*no [^\n]*\n(.*\n)*  tensor_core\b")
+        for words in ([], ["--device", "cpu"]):
+            with self.subTest(words=words):
+                done = self.run_program(*words, "--variant", "tensor_core")
+                self.ends_with_one_line(done, NOTHING_RAN, "--variant tensor_core", "tiled")
+                self.assertNotIn("--device", done.stderr)
+                self.assertEqual(self.files(), [])
+        done = self.run_program(*BRIEF, *TINY, "--variant", "tiled,tensor_core", "--json", "a.json")
+        self.ends(done, 0)
+        self.assertIn("--variant tensor_core is left out", done.stderr)
+        self.assertEqual(
+            [c["variant"] for c in self.document(self.folder / "a.json")["cells"]], ["tiled"]
+        )
 
 
 if __name__ == "__main__":

@@ -74,6 +74,16 @@ class GoogleBenchmark(ExportCase):
             self.assertGreater(row["iterations"], 0)
         self.names_are_good(sorted({row["name"] for row in rows}), len(self.cells))
 
+    def test_a_build_for_debugging_says_so(self):
+        document = harness.parse_document(HEADLINE.read_text(encoding="utf-8"))
+        path = self.folder / "a.json"
+        for build_type, expected in (("Release", "release"), ("Debug", "debug")):
+            document["tool"]["build_type"] = build_type
+            path.write_text(json.dumps(document), encoding="utf-8")
+            for form in ("gbench", "gbench-ci"):
+                context = self.exported_json(form, document=path)["context"]
+                self.assertEqual(context["library_build_type"], expected)
+
     def test_aggregates(self):
         rows = self.exported_json("gbench")["benchmarks"]
         first = [row for row in rows if row["family_index"] == 0]

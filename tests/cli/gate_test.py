@@ -234,6 +234,23 @@ class Measured(GateCase):
         for name in kept:
             self.document(self.folder / name)
 
+    def test_a_folder_or_report_that_will_not_do_is_told_before_anything_is_measured(self):
+        program = self.program("old", 'echo "started" >started; exit 1')
+        (self.folder / "file").touch()
+        (self.folder / "kept").mkdir()
+        (self.folder / "kept" / "042-candidate.json").touch()
+        before = self.files()
+        for words, *names in (
+            (["--output", "file/r.json"], "file/r.json"),
+            (["--output", "/proc/no/such/r.md"], "/proc/no/such/r.md"),
+            (["--keep", "kept"], "--keep 'kept'", "empty folder"),
+            (["--keep", "file"], "--keep 'file'"),
+        ):
+            with self.subTest(words=words):
+                done = self.run_program("gate", "--against", program, *CELLS, *QUICK, *words)
+                self.ends_with_one_line(done, USAGE, *names)
+                self.assertEqual(self.files(), before)
+
     def test_after_a_look_only_what_is_open_is_measured_again(self):
         (self.folder / "noise.py").write_text(
             textwrap.dedent("""
@@ -308,6 +325,7 @@ class Measured(GateCase):
         silent = self.program("silent", "exit 0")
         done = self.run_program("gate", "--against", silent, *CELLS)
         self.ends(done, INCOMPARABLE)
+        self.assertIn("ended with code 0; it left no document", done.stderr)
         broken = self.program("broken", 'for last; do :; done; echo "{" > "$last"')
         done = self.run_program("gate", "--against", broken, *CELLS)
         self.ends(done, INCOMPARABLE)

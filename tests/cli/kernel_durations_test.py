@@ -40,6 +40,8 @@ def document():
         "schema": "mla-bench/1",
         "tool": {"commit": "0123456789abcdef", "dirty": False},
         "started_at": "2026-11-29T18:38:43Z",
+        "finished_at": "2026-11-29T18:39:51Z",
+        "ended_by_signal": 0,
         "devices": [
             {"uuid": "GPU-1", "name": "NVIDIA H200", "setup": {"driver": "580.159"}},
             {"uuid": "Some CPU", "name": "Some CPU"},
@@ -134,6 +136,7 @@ class KernelDurations(harness.CliTest):
         self.refused(self.durations(made), "2 GPUs")
         self.refused(self.durations({**document(), "schema": "x/1"}), "x/1")
         self.refused(self.durations([]), "a.json")
+        self.refused(self.durations({**document(), "finished_at": None}), "did not come to its end")
 
 
 class Profile(harness.CliTest):
@@ -151,7 +154,7 @@ class Profile(harness.CliTest):
         (self.folder / "ncu.csv").write_text(SAMPLE)
         for script in ("build", "install_dependencies"):
             self.executable(f"scripts/{script}", "exit 0\n")
-        for script in ("profile", "lib.sh", "kernel_durations"):
+        for script in ("profile", "lib.sh", "kernel_durations", "documents.py"):
             shutil.copy(harness.ROOT / "scripts" / script, self.folder / "scripts")
         here = self.folder
         self.executable(

@@ -96,6 +96,7 @@ class Selftest(harness.CliTest):
             (["--processes", "4"], "--processes", "from 5"),
             (["--format", "xml"], "--format", "xml"),
             (["--precision", "fp31"], "fp31"),
+            (["--output", "/proc/no/such/r.json"], "/proc/no/such/r.json"),
             (["more"], "more"),
         ):
             self.ends_with_one_line(self.run_program("selftest", *arguments), USAGE, *parts)
@@ -138,6 +139,30 @@ class Rates(harness.CliTest):
         )
         path.chmod(0o755)
         return str(path)
+
+    def test_what_cannot_be_counted_or_written_is_no_success(self):
+        program = self.program("aaaaaaaaaa")
+        (self.folder / "file").touch()
+        (self.folder / "folder").mkdir()
+        for path in ("file/r.json", "/proc/no/such/r.json", "folder"):
+            with self.subTest(path=path):
+                done = self.rates("--device", "cpu", "--json", path, program=program)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertRegex(done.stderr, rf"\Agate_rates: --json: {path}[^\n]*\n\Z")
+        # After the first gate: the folder is gone; a report is not as it was.
+        lines = (self.folder / "program").read_text(encoding="utf-8")
+        for change, says in (
+            ("import shutil; shutil.rmtree('out'); open('out', 'w')\n", "out/r.json"),
+            ("cell.pop('finding')\n", "KeyError('finding')"),
+        ):
+            with self.subTest(says=says):
+                last = lines.rindex("print(")
+                (self.folder / "program").write_text(lines[:last] + change + lines[last:])
+                done = self.rates("--device", "cpu", "--json", "out/r.json", program=program)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(says, done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
+                (self.folder / "out").is_file() and (self.folder / "out").unlink()
 
     def test_counts_decisions_and_goes_on(self):
         program = self.program("aaaaaaaaaa")
