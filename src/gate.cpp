@@ -415,7 +415,7 @@ GateResult judge(std::span<const CellEvidence> baseline, std::span<const CellEvi
     }
   }
 
-  GateResult result{.rules = rules, .cells = {}, .notes = {}};
+  GateResult result{.rules = rules, .cells = {}, .failure = {}};
   std::set<const CellEvidence*> used;
   for (const CellEvidence& cell : baseline) {
     const CellEvidence* other = nullptr;
@@ -484,7 +484,9 @@ GateResult confirmed(const GateResult& first, const GateResult& second) {
   return result;
 }
 
-ExitCode exit_code(const GateResult& result, bool strict) {
+namespace {
+
+ExitCode code_of_verdicts(const GateResult& result, bool strict) {
   const auto any = [&](Verdict verdict) {
     return std::any_of(result.cells.begin(), result.cells.end(),
                        [&](const JudgedCell& cell) { return cell.verdict == verdict; });
@@ -508,6 +510,22 @@ ExitCode exit_code(const GateResult& result, bool strict) {
     return ExitCode::kRegression;
   }
   return strict && any(Verdict::kInconclusive) ? ExitCode::kInconclusive : ExitCode::kFine;
+}
+
+}  // namespace
+
+ExitCode first_of(ExitCode a, ExitCode b) {
+  using enum ExitCode;
+  // Where nothing could run the verdicts are of nothing.
+  constexpr std::array kOrder{kUsage, kIncorrect,  kNothingRan,   kIncomparable,
+                              kUnfit, kRegression, kInconclusive, kFine};
+  return *std::find_if(kOrder.begin(), kOrder.end(),
+                       [&](ExitCode code) { return code == a || code == b; });
+}
+
+ExitCode exit_code(const GateResult& result, bool strict) {
+  const ExitCode code = code_of_verdicts(result, strict);
+  return result.failure ? first_of(result.failure->code, code) : code;
 }
 
 }  // namespace mla_bench

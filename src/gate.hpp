@@ -97,10 +97,16 @@ struct JudgedCell {
   bool unfit = false;  // no verdict because a GPU was throttled or not ours alone
 };
 
+// A process that left no document to judge ended the series.
+struct SeriesFailure {
+  std::string why;
+  ExitCode code = ExitCode::kIncomparable;
+};
+
 struct GateResult {
   GateRules rules;
-  std::vector<JudgedCell> cells;   // in the baseline's order, then what is new
-  std::vector<std::string> notes;  // about no cell alone, a line each
+  std::vector<JudgedCell> cells;  // in the baseline's order, then what is new
+  std::optional<SeriesFailure> failure;
 };
 
 GateResult judge(std::span<const CellEvidence> baseline, std::span<const CellEvidence> candidate,
@@ -113,8 +119,12 @@ bool is_settled(const GateResult& result);
 // made inconclusive.
 GateResult confirmed(const GateResult& first, const GateResult& second);
 
-// By the table of design: incorrect, incomparable (missing cells too, and no cell compared), unfit,
-// regression, and with `strict` inconclusive.
+// The one that counts where both apply.
+ExitCode first_of(ExitCode a, ExitCode b);
+
+// What the command ends with and its reports say, by the table of design: incorrect, incomparable
+// (missing cells too, and no cell compared), unfit, regression, and with `strict` inconclusive; or
+// the failure's, where that comes first.
 ExitCode exit_code(const GateResult& result, bool strict);
 
 }  // namespace mla_bench

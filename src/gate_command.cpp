@@ -100,15 +100,11 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
       }
     }
   }
-  if (series.failed) {
-    series.result.notes.emplace_back(series.failed->what());
-  }
   report(options, series.result, heading);
-  int code = static_cast<int>(exit_code(series.result, options.strict));
-  if (series.failed) {
-    print_note(series.failed->what());
-    code = static_cast<int>(series.failed->code);
+  if (series.result.failure) {
+    print_note(series.result.failure->why);
   }
+  const int code = static_cast<int>(exit_code(series.result, options.strict));
   if (options.update) {
     update_baseline(options, series, argv, code);
   }

@@ -159,8 +159,8 @@ std::vector<std::string> reasons(const GateResult& result) {
                       printable(cell.reason));
     }
   }
-  for (const std::string& note : result.notes) {
-    lines.push_back(printable(note));
+  if (result.failure) {
+    lines.push_back(printable(result.failure->why));
   }
   return lines;
 }
@@ -243,7 +243,16 @@ std::string junit(const GateResult& result, const GateHeading& heading) {
     }
     cases += "      <system-out>" + xml_text(told) + "</system-out>\n    </testcase>\n";
   }
-  const std::string counts = xml_attribute("tests", std::to_string(result.cells.size())) +
+  std::size_t tests = result.cells.size();
+  if (result.failure) {
+    ++tests;
+    ++errors;
+    cases += "    <testcase" + xml_attribute("classname", "mla-bench.gate") +
+             xml_attribute("name", "processes") + ">\n      <error" +
+             xml_attribute("message", result.failure->why) + xml_attribute("type", "failed") +
+             "/>\n    </testcase>\n";
+  }
+  const std::string counts = xml_attribute("tests", std::to_string(tests)) +
                              xml_attribute("failures", std::to_string(failures)) +
                              xml_attribute("errors", std::to_string(errors)) +
                              xml_attribute("skipped", std::to_string(skipped));
@@ -284,6 +293,10 @@ Json to_json(const JudgedCell& cell) {
   return json;
 }
 
+Json notes_of(const GateResult& result) {
+  return result.failure ? Json::array({result.failure->why}) : Json::array();
+}
+
 namespace {
 
 std::string json(const GateResult& result, const GateHeading& heading) {
@@ -298,7 +311,7 @@ std::string json(const GateResult& result, const GateHeading& heading) {
                 {"strict", heading.strict}}},
               {"exit_code", static_cast<int>(exit_code(result, heading.strict))},
               {"cells", Json::array()},
-              {"notes", result.notes}};
+              {"notes", notes_of(result)}};
   for (const JudgedCell& cell : result.cells) {
     report["cells"].push_back(to_json(cell));
   }

@@ -185,7 +185,9 @@ SelftestResult selftest_of(const GateResult& gate, const std::map<int, Planted>&
   return result;
 }
 
-ExitCode exit_code(const SelftestResult& result) {
+namespace {
+
+ExitCode code_of_outcomes(const SelftestResult& result) {
   const auto any = [&](auto&& is) {
     return std::any_of(result.cells.begin(), result.cells.end(), is);
   };
@@ -206,6 +208,18 @@ ExitCode exit_code(const SelftestResult& result) {
   return any([](const TriedCell& cell) { return cell.outcome == Outcome::kUndecided; })
              ? ExitCode::kInconclusive
              : ExitCode::kFine;
+}
+
+}  // namespace
+
+ExitCode exit_code(const SelftestResult& result) {
+  const ExitCode code = code_of_outcomes(result);
+  if (!result.gate.failure) {
+    return code;
+  }
+  // Of a failure before anything was tried the failure tells more.
+  return code == ExitCode::kNothingRan ? result.gate.failure->code
+                                       : first_of(result.gate.failure->code, code);
 }
 
 std::string text_report(const SelftestResult& result) {
@@ -257,8 +271,8 @@ std::string text_report(const SelftestResult& result) {
               (cell.judged.reason.empty() ? "" : ": " + printable(cell.judged.reason)) + "\n";
     }
   }
-  for (const std::string& note : result.gate.notes) {
-    text += "  " + printable(note) + "\n";
+  if (result.gate.failure) {
+    text += "  " + printable(result.gate.failure->why) + "\n";
   }
   if (!result.noise.empty()) {
     std::vector<double> deviations;
@@ -286,7 +300,7 @@ std::string json_report(const SelftestResult& result) {
               {"seconds", result.seconds},
               {"exit_code", static_cast<int>(exit_code(result))},
               {"cells", Json::array()},
-              {"notes", result.gate.notes}};
+              {"notes", notes_of(result.gate)}};
   for (const TriedCell& cell : result.cells) {
     Json json = to_json(cell.judged);
     json["planted"] = text_of(cell.planted);

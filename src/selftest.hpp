@@ -73,7 +73,8 @@ SelftestResult selftest_of(const GateResult& gate, const std::map<int, Planted>&
                            const PlantedParts& parts);
 
 // kIncorrect where a cell with nothing planted is wrong, kNothingRan where not one was tried, else
-// kUnfit, kRegression where a promise was broken, kInconclusive where noise left one open.
+// kUnfit, kRegression where a promise was broken, kInconclusive where noise left one open; or the
+// series' failure, where that comes first.
 ExitCode exit_code(const SelftestResult& result);
 
 // Tables for a terminal, or a JSON object that holds every cell.

@@ -37,9 +37,6 @@ int selftest_command(const SelftestOptions& options) {
   result.pairs = pairs;
   result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  if (series.failed) {
-    result.gate.notes.emplace_back(series.failed->what());
-  }
   std::vector<CellNoise> noise;
   for (const HonestNoise& cell : result.noise) {
     noise.push_back({.cell = export_name(cell.key),
@@ -51,9 +48,8 @@ int selftest_command(const SelftestOptions& options) {
   if (options.output) {
     write_whole_file(*options.output, json_report(result));
   }
-  if (series.failed) {
-    print_note(series.failed->what());
-    return static_cast<int>(series.failed->code);
+  if (result.gate.failure) {
+    print_note(result.gate.failure->why);
   }
   return static_cast<int>(exit_code(result));
 }

@@ -475,6 +475,37 @@ TEST(GateReport, EveryFormatHoldsEveryVerdict) {
   EXPECT_NE(junit.find("tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\""), std::string::npos);
 }
 
+TEST(GateReport, AProcessThatFailedIsInTheCodeAndInEveryFormat) {
+  GateResult result = judge(std::vector{steady("a", 1000)}, std::vector{steady("a", 1000)}, {});
+  const GateHeading heading{.baseline = "old", .candidate = "new", .strict = false};
+  result.failure = {.why = "'old' was ended by signal 11", .code = ExitCode::kIncomparable};
+  EXPECT_EQ(exit_code(result, false), ExitCode::kIncomparable);
+  for (const GateFormat format : kGateFormats) {
+    EXPECT_NE(render(result, heading, format).find("signal 11"), std::string::npos)
+        << name_of(format);
+  }
+  const Json json = parse_json(render(result, heading, GateFormat::kJson), "the report");
+  EXPECT_EQ(json["exit_code"], 5);
+  EXPECT_EQ(json["notes"].size(), 1u);
+  const std::string junit = render(result, heading, GateFormat::kJunit);
+  EXPECT_NE(junit.find("tests=\"2\" failures=\"0\" errors=\"1\""), std::string::npos) << junit;
+
+  // Of two codes the one that the table of design puts first; what a GPU that is not there leaves
+  // missing is no finding.
+  const GateResult missing = judge(std::vector{steady("a", 1000)}, {}, {});
+  for (const auto& [failed, code] : {std::pair{ExitCode::kUsage, ExitCode::kUsage},
+                                     std::pair{ExitCode::kNothingRan, ExitCode::kNothingRan},
+                                     std::pair{ExitCode::kIncorrect, ExitCode::kIncorrect}}) {
+    result = missing;
+    result.failure = {.why = "", .code = failed};
+    EXPECT_EQ(exit_code(result, false), code);
+  }
+  result = judge(std::vector{steady("a", 1000)},
+                 std::vector{cell_of("a", {without_time(Status::kIncorrect, "wrong")})}, {});
+  result.failure = {.why = "", .code = ExitCode::kNothingRan};
+  EXPECT_EQ(exit_code(result, false), ExitCode::kIncorrect);
+}
+
 // ---- error rates --------------------------------------------------------------------------------
 
 // Processes of one cell, drawn anew for every trial: the run drifts, and each process has noise of

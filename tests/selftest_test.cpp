@@ -105,6 +105,19 @@ TEST(Selftest, ExitCodes) {
   EXPECT_EQ(code(kSkipped, kSkipped, kSkipped), ExitCode::kNothingRan);
 }
 
+TEST(Selftest, AFailedProcessIsInTheCodeThatTheReportSays) {
+  SelftestResult result = result_of(Verdict::kPass, Verdict::kPass, Verdict::kIncorrect);
+  result.gate.failure = {.why = "the candidate was killed", .code = ExitCode::kIncorrect};
+  EXPECT_EQ(exit_code(result), ExitCode::kIncorrect);
+  const Json json = parse_json(json_report(result), "the report");
+  EXPECT_EQ(json["exit_code"], 3);
+  EXPECT_EQ(json["notes"][0], "the candidate was killed");
+  EXPECT_NE(text_report(result).find("the candidate was killed"), std::string::npos);
+  result = result_of(Verdict::kSkipped, Verdict::kSkipped, Verdict::kSkipped);
+  result.gate.failure = {.why = "", .code = ExitCode::kIncomparable};
+  EXPECT_EQ(exit_code(result), ExitCode::kIncomparable);
+}
+
 TEST(Selftest, NoiseIsThatOfTheHonestCopy) {
   const SelftestResult result =
       result_of(Verdict::kPass, Verdict::kRegression, Verdict::kIncorrect);

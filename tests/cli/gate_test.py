@@ -301,6 +301,15 @@ class Measured(GateCase):
         self.ends(report, INCOMPARABLE)
         self.assertIn("signal 11", report.stderr)
         self.assertIn("signal 11", (self.folder / "r.json").read_text(encoding="utf-8"))
+        # One that dies when there is evidence already: the report says what the process ends with.
+        flaky = self.program(
+            "flaky",
+            f'echo >>"{self.folder}/starts"',
+            f'test "$(wc -l <"{self.folder}/starts")" -lt 3 || kill -SEGV $$',
+            f'exec "{harness.PROGRAM}" "$@"',
+        )
+        report = self.gate("--against", flaky, *CELLS, *QUICK, code=INCOMPARABLE)
+        self.assertIn("signal 11", report["notes"][0])
         hang = self.program("hang", "sleep 1000")
         done = self.run_program("gate", "--against", hang, *CELLS, "--timeout", "1")
         self.ends(done, INCOMPARABLE)
