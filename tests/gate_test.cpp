@@ -417,6 +417,33 @@ TEST(GateEvidence, MergedRunsAreTheSameEvidence) {
   EXPECT_THROW(merge_runs({}), std::invalid_argument);
 }
 
+// What let the gate pass is what it keeps: a process that was not believed is in no baseline.
+TEST(GateEvidence, MergedRunsAreJudgedAsTheRunsWere) {
+  for (std::size_t bad = 0; bad < 4; ++bad) {
+    std::vector runs{run_of(1000), run_of(1001), run_of(999), run_of(1000)};
+    runs[bad] = run_of(3000);
+    runs[bad].document.cells[0].status = Status::kUntrusted;
+    runs[bad].document.cells[0].reason = "1 other process on the GPU";
+    Document whole = merge_runs(runs);
+    whole.started_at = "2026-11-29T16:03:00Z";
+    const std::vector<CellEvidence> baseline =
+        evidence_of(std::vector{document_from_text(to_text(whole), "base.json", Detail::kAll)});
+    const JudgedCell judged =
+        verdict_on(baseline[0], evidence_of(runs)[0], {.compares_build = false});
+    EXPECT_EQ(name_of(judged.verdict), name_of(Verdict::kPass)) << bad << ": " << judged.reason;
+    EXPECT_EQ(judged.baseline_processes, 3) << bad;
+    EXPECT_EQ(whole.cells[0].rounds.size(), 6u) << bad;
+  }
+  // A cell that never passed stays what it was.
+  std::vector skipped{run_of(1000), run_of(1000)};
+  for (RecordedDocument& run : skipped) {
+    run.document.cells[0].status = Status::kSkipped;
+    run.document.cells[0].rounds.clear();
+    run.document.cells[0].summary.reset();
+  }
+  EXPECT_EQ(merge_runs(skipped).cells[0].status, Status::kSkipped);
+}
+
 TEST(GateEvidence, AnchorsAreThoseOfTheProcess) {
   RecordedDocument run = run_of(1000);
   run.document.cells[0].rounds.back().anchors =
