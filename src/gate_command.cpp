@@ -76,17 +76,17 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
               [&] { return measure_pairs(runner, *options.against, pairs, pairs, rules); });
     }
   } else {
-    const std::vector<RecordedDocument> baseline = read_documents(options.baselines, Detail::kAll);
-    const std::vector<CellEvidence> evidence = evidence_of(baseline);
+    std::vector<std::string> files = options.baselines;
+    files.insert(files.end(), options.candidates.begin(), options.candidates.end());
+    // Of both sides together, since a run that stands on both is refused too.
+    const std::vector<RecordedDocument> documents = read_documents(files, Detail::kAll);
+    const auto first_candidate =
+        documents.begin() + static_cast<std::ptrdiff_t>(options.baselines.size());
+    const std::vector<CellEvidence> evidence =
+        evidence_of(std::span(documents.begin(), first_candidate));
     heading.baseline = file_words(options.baselines);
     if (!options.candidates.empty()) {
-      for (const std::string& file : options.candidates) {
-        if (std::find(options.baselines.begin(), options.baselines.end(), file) !=
-            options.baselines.end()) {
-          throw UsageError("'" + printable(file) + "' is the baseline and the candidate");
-        }
-      }
-      series.candidate = read_documents(options.candidates, Detail::kAll);
+      series.candidate.assign(first_candidate, documents.end());
       series.result = judge(evidence, evidence_of(series.candidate), rules);
       heading.candidate = file_words(options.candidates);
     } else {

@@ -186,12 +186,37 @@ class Recorded(GateCase):
         report = self.gate("--baseline", "d.json", *candidates, "--allow-environment")
         self.assertIn("allowed: driver", report["cells"][0]["reason"])
         # A wrong output.
-        wrong = copy.deepcopy(good)
+        wrong = json.loads(REPEATS[1].read_text(encoding="utf-8"))
         wrong["cells"][0].update(status="incorrect", reason="k[0] is 1")
         report = self.gate(
             "--baseline", REPEATS[0], *candidates, self.write("w.json", wrong), code=INCORRECT
         )
         self.assertEqual(report["cells"][0]["verdict"], "incorrect")
+
+
+    def test_a_copy_of_a_run_is_not_a_second_run(self):
+        for name in ("a.json", "b.json"):
+            self.write(name, REPEATS[0].read_text(encoding="utf-8"))
+        (self.folder / "link.json").symlink_to("a.json")
+        other = str(REPEATS[1])
+        # A merged baseline, and a run that is in it.
+        whole = json.loads(REPEATS[0].read_text(encoding="utf-8"))
+        more = json.loads(REPEATS[2].read_text(encoding="utf-8"))
+        for cell, added in zip(whole["cells"], more["cells"], strict=True):
+            cell["rounds"] += [{**measured, "process": 1} for measured in added["rounds"]]
+        self.write("merged.json", whole)
+        for arguments in (
+            ["gate", "--baseline", "a.json", "./a.json"],
+            ["gate", "--baseline", "a.json,./a.json", other],
+            ["gate", "--baseline", other, "a.json", "b.json"],
+            ["gate", "--baseline", "a.json", "link.json"],
+            ["gate", "--baseline", "merged.json", other, "a.json"],
+            ["compare", "a.json", "./a.json"],
+            ["compare", "a.json", "b.json"],
+        ):
+            with self.subTest(arguments=arguments):
+                done = self.run_program(*arguments)
+                self.ends_with_one_line(done, USAGE, "holds the measurements of", "a.json")
 
 
 class Options(GateCase):
@@ -202,7 +227,7 @@ class Options(GateCase):
             (["--baseline", base, "--against", "x"], "one of them"),
             (["--against", "x", base], "leave out"),
             (["--baseline", base, "--variant", "tiled"], "--variant", "--against"),
-            (["--baseline", base, base], "is the baseline and the candidate"),
+            (["--baseline", base, base], "is named twice"),
             (["--baseline", base, "--threshold", "0"], "--threshold", "0.1"),
             (["--baseline", base, "--threshold", "nan"], "--threshold"),
             (["--baseline", base, "--output", "report.pdf"], "--output", ".xml"),
