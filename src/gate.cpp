@@ -15,7 +15,7 @@ namespace {
 // Least standard deviation of a process's time that is believed, of the time: few values may agree
 // by chance, and times are counted in ticks. 20 processes on an H200 have 0.05 to 0.06 %.
 constexpr double kLeastNoise = 0.001;
-// A cell's threshold is at least so many of its standard deviations from process to process.
+// A cell's regressions are at least so many of its standard deviations from process to process.
 constexpr double kNoises = 3;
 // How certain a change must be found to be called detectable.
 constexpr double kDetection = 0.95;
@@ -98,7 +98,7 @@ void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged
     judged.verdict = Verdict::kRegression;
   } else if (high < 0 && estimate.mean < -limit) {
     judged.verdict = Verdict::kImprovement;
-  } else if (high < limit) {
+  } else if (high < std::log1p(rules.threshold)) {
     judged.verdict = Verdict::kPass;
   } else {
     judged.verdict = Verdict::kInconclusive;

@@ -8,6 +8,8 @@
 //   improvement   it is faster beyond doubt, and the estimate is below the threshold's inverse
 //   pass          it is beyond doubt not slower by the threshold
 //   inconclusive  none of these: more processes would tell
+// A cell that is known to be noisy has a threshold of its own for the first two, so that noise
+// raises no alarm; nor does it let anything pass.
 // Processes that took turns (--against) are compared pair by pair, so that what drifts falls on
 // both. Others are compared side by side, with the larger of the two sides' spreads for both.
 //
@@ -61,8 +63,8 @@ struct GateRules {
   bool compares_build = true;  // compilers and flags are circumstances, not what is judged
   bool allow_environment = false;
   // How far two processes of one program lie apart, by the export names of cells: the standard
-  // deviation of the logarithm of their ratio, by selftest. A cell's threshold is at least three
-  // times that.
+  // deviation of the logarithm of their ratio, by selftest. No regression or improvement of a cell
+  // is below three times that.
   std::map<std::string, double> noise = {};
 };
 

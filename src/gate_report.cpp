@@ -142,9 +142,19 @@ std::string counts_words(const GateResult& result) {
          join(parts, ", ");
 }
 
-std::string rules_words(const GateRules& rules) {
+std::string rules_words(const GateResult& result) {
+  const GateRules& rules = result.rules;
+  int raised = 0;
+  double highest = 0;
+  for (const JudgedCell& cell : result.cells) {
+    raised += cell.threshold > rules.threshold ? 1 : 0;
+    highest = std::max(highest, cell.threshold);
+  }
   return "candidate over baseline with its " + shortest(100 * (1 - 2 * rules.alpha)) +
-         " % interval, threshold " + shortest(100 * rules.threshold) + " %";
+         " % interval, threshold " + shortest(100 * rules.threshold) + " %" +
+         (raised == 0 ? ""
+                      : ", for noise up to " + fixed(100 * highest, 2) + " % in " +
+                            std::to_string(raised) + (raised == 1 ? " cell" : " cells"));
 }
 
 std::string heading_words(const GateHeading& heading) {
@@ -167,7 +177,7 @@ std::vector<std::string> reasons(const GateResult& result) {
 
 std::string text(const GateResult& result, const GateHeading& heading) {
   std::string shown = heading_words(heading) + "\n" + common_words(result) + "\n" +
-                      rules_words(result.rules) + "\n\n" + aligned(table_of(result)) + "\n";
+                      rules_words(result) + "\n\n" + aligned(table_of(result)) + "\n";
   for (const std::string& line : reasons(result)) {
     shown += "  " + line + "\n";
   }
@@ -175,11 +185,10 @@ std::string text(const GateResult& result, const GateHeading& heading) {
 }
 
 std::string markdown_report(const GateResult& result, const GateHeading& heading) {
-  std::string shown = "### mla-bench gate: " + counts_words(result) + "\n\n" +
-                      markdown_text(heading_words(heading)) + "  \n" +
-                      markdown_text(common_words(result)) + "  \n" +
-                      markdown_text(rules_words(result.rules)) + "\n\n" +
-                      markdown(table_of(result)) + "\n";
+  std::string shown =
+      "### mla-bench gate: " + counts_words(result) + "\n\n" +
+      markdown_text(heading_words(heading)) + "  \n" + markdown_text(common_words(result)) +
+      "  \n" + markdown_text(rules_words(result)) + "\n\n" + markdown(table_of(result)) + "\n";
   for (const std::string& line : reasons(result)) {
     shown += "- " + markdown_text(line) + "\n";
   }

@@ -194,8 +194,8 @@ Grammar selftest_grammar() {
       "mla-bench selftest",
       "Tells what the gate finds on this machine today: this program against itself, by the same\n"
       "processes, looks and second series as gate --against, with work and wrong answers planted\n"
-      "in hidden copies of each cell. Keeps how far two processes of one program lie apart; the\n"
-      "gate then lets no cell's threshold be below three times that.\n"
+      "in hidden copies of each cell. Keeps how far two processes of one program lie apart, where\n"
+      "all came out as promised; the gate then calls no regression below three times that.\n"
       "Ends with 1 where the gate erred, with 4 where noise left it undecided.\n",
       {
           {"What to plant",

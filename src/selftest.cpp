@@ -222,6 +222,19 @@ ExitCode exit_code(const SelftestResult& result) {
                                        : first_of(result.gate.failure->code, code);
 }
 
+std::string why_no_noise(const SelftestResult& result, const SeriesOptions& series) {
+  if (exit_code(result) != ExitCode::kFine) {
+    return "not all came out as promised";
+  }
+  const SeriesOptions of_the_gate;
+  const int samples = MeasuringOptions{}.samples;
+  if (series.rounds < of_the_gate.rounds || series.samples.value_or(samples) < samples ||
+      series.warmup_s < of_the_gate.warmup_s) {
+    return "--rounds, --samples or --warmup are less than the gate's own";
+  }
+  return "";
+}
+
 std::string text_report(const SelftestResult& result) {
   std::vector<std::pair<Planted, std::vector<const TriedCell*>>> groups;
   for (const TriedCell& cell : result.cells) {
@@ -283,7 +296,10 @@ std::string text_report(const SelftestResult& result) {
             " % in the median of " + std::to_string(deviations.size()) +
             (deviations.size() == 1 ? " cell" : " cells") + ", " +
             fixed(100 * *std::max_element(deviations.begin(), deviations.end()), 2) +
-            " % at most; kept for the gate\n";
+            " % at most; " +
+            (result.not_kept.empty() ? "kept for the gate"
+                                     : "not kept for the gate: " + result.not_kept) +
+            "\n";
   }
   return text;
 }

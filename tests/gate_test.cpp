@@ -290,13 +290,31 @@ TEST(Gate, AKnownNoiseRaisesTheThreshold) {
   EXPECT_EQ(verdict_on(base, steady("a", 1050), rules).threshold, rules.threshold);
   rules.noise = {{export_name(base.key), 0.02}};
   const JudgedCell judged = verdict_on(base, steady("a", 1050), rules);
-  EXPECT_EQ(judged.verdict, Verdict::kPass);
+  EXPECT_EQ(judged.verdict, Verdict::kInconclusive) << "slower by more than the gate lets through";
   EXPECT_NEAR(judged.threshold, std::expm1(0.06), 1e-12);
   EXPECT_NE(judged.reason.find("threshold is 6.18 %"), std::string::npos) << judged.reason;
   EXPECT_EQ(verdict_on(base, steady("a", 1080), rules).verdict, Verdict::kRegression);
+  EXPECT_EQ(verdict_on(base, steady("a", 1010), rules).verdict, Verdict::kPass);
+  const GateResult raised = judge(std::vector{base}, std::vector{steady("a", 1050)}, rules);
+  EXPECT_EQ(exit_code(raised, true), ExitCode::kInconclusive);
+  for (const GateFormat format : {GateFormat::kText, GateFormat::kMarkdown}) {
+    EXPECT_NE(render(raised, {}, format).find("threshold 3 %, for noise up to 6.18 % in 1 cell"),
+              std::string::npos);
+  }
   // Less noise than the threshold needs changes nothing, nor does another cell's.
   rules.noise = {{export_name(base.key), 0.001}, {"another", 1}};
   EXPECT_EQ(verdict_on(base, steady("a", 1050), rules).verdict, Verdict::kRegression);
+}
+
+// Of a selftest on a machine where nothing can be told: the gate must say that it cannot.
+TEST(Gate, NoNoiseLetsAnythingPass) {
+  const CellEvidence base =
+      cell_of("a", {timed(1000), timed(1300), timed(800), timed(1100), timed(900)});
+  for (const double noise : {0.0, 0.02, 0.5, 2.0, 1e6}) {
+    const JudgedCell judged =
+        verdict_on(base, base, {.is_paired = false, .noise = {{export_name(base.key), noise}}});
+    EXPECT_EQ(judged.verdict, Verdict::kInconclusive) << noise;
+  }
 }
 
 TEST(Gate, WhatShiftsTheAnchorsTooIsNoChange) {
