@@ -291,9 +291,10 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.reason = "skipped: " + now.reason;
     return judged;
   }
-  if (then.status == Status::kSkipped) {
+  if (then.status == Status::kSkipped || then.status == Status::kIncorrect ||
+      then.status == Status::kFailed) {
     judged.verdict = Verdict::kNew;
-    judged.reason = "the baseline skipped it: " + then.reason;
+    judged.reason = "in the baseline " + std::string(name_of(then.status)) + ": " + then.reason;
     return judged;
   }
   const std::string other = mismatch(baseline, candidate, rules);
@@ -307,9 +308,9 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.unfit = now.unfit;
     return judged;
   }
-  if (then.status != Status::kPassed) {
-    judged.reason =
-        "the baseline has no time of it: " + std::string(name_of(then.status)) + ": " + then.reason;
+  if (then.status == Status::kUntrusted) {
+    judged.reason = "the baseline is untrusted: " + then.reason;
+    judged.unfit = then.unfit;
     return judged;
   }
 
@@ -499,11 +500,15 @@ ExitCode code_of_verdicts(const GateResult& result, bool strict) {
   if (any(Verdict::kIncorrect)) {
     return ExitCode::kIncorrect;
   }
-  if (any(Verdict::kIncomparable) || any(Verdict::kMissing) || !is_compared) {
+  const auto unfit = std::count_if(result.cells.begin(), result.cells.end(),
+                                   [](const JudgedCell& cell) { return cell.unfit; });
+  const bool is_incomparable = std::any_of(
+      result.cells.begin(), result.cells.end(),
+      [](const JudgedCell& cell) { return cell.verdict == Verdict::kIncomparable && !cell.unfit; });
+  if (is_incomparable || any(Verdict::kMissing) || (!is_compared && unfit == 0)) {
     return ExitCode::kIncomparable;
   }
-  if (std::any_of(result.cells.begin(), result.cells.end(),
-                  [](const JudgedCell& cell) { return cell.unfit; })) {
+  if (unfit > 0) {
     return ExitCode::kUnfit;
   }
   if (any(Verdict::kRegression)) {

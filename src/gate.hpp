@@ -38,9 +38,9 @@ enum class Verdict {
   kImprovement,
   kRegression,
   kInconclusive,
-  kIncomparable,  // other circumstances, or too few processes to know the noise
+  kIncomparable,  // other circumstances, a baseline that is not trusted, or too few processes
   kMissing,       // in the baseline, but not in the candidate
-  kNew,           // in the candidate, but the baseline has no time of it
+  kNew,           // in the candidate, but the baseline had none to time: wrong, failed or skipped
   kIncorrect,     // wrong output, or it failed
   kSkipped,
 };
@@ -96,7 +96,7 @@ struct JudgedCell {
   // How the anchors moved beside it, which is taken out of the change. Only where every process of
   // both sides has them; pairs need none.
   std::optional<double> anchors;
-  bool unfit = false;  // no verdict because a GPU was throttled or not ours alone
+  bool unfit = false;  // no verdict because a GPU was throttled or not ours alone, on either side
 };
 
 // A process that left no document to judge ended the series.

@@ -152,8 +152,16 @@ TEST(Gate, EveryCellOfEitherSideHasAVerdict) {
            Case{"wrong", {a, b}, {a, wrong}, Verdict::kIncorrect, ExitCode::kIncorrect},
            Case{"new and wrong", {a}, {a, wrong}, Verdict::kIncorrect, ExitCode::kIncorrect},
            Case{"crashed", {a, b}, {a, crashed}, Verdict::kIncorrect, ExitCode::kIncorrect},
-           Case{"no baseline",
+           Case{"once crashed", {a, crashed}, {a, b}, Verdict::kNew, ExitCode::kFine},
+           Case{"once wrong", {a, wrong}, {a, b}, Verdict::kNew, ExitCode::kFine},
+           Case{"once crashed, alone", {crashed}, {b}, Verdict::kNew, ExitCode::kIncomparable},
+           Case{"crashed as ever",
                 {a, crashed},
+                {a, crashed},
+                Verdict::kIncorrect,
+                ExitCode::kIncorrect},
+           Case{"once untrusted",
+                {a, untrusted},
                 {a, b},
                 Verdict::kIncomparable,
                 ExitCode::kIncomparable},
@@ -174,6 +182,9 @@ TEST(Gate, ThrottledProcessesMakeTheEnvironmentUnfit) {
   hot.unfit = true;
   const CellEvidence throttled = cell_of("a", {hot, hot, timed(1000)});
   EXPECT_EQ(code_of({steady("a", 1000)}, {throttled}), ExitCode::kUnfit);
+  // Whichever side it was; and what is incomparable besides comes first.
+  EXPECT_EQ(code_of({throttled}, {steady("a", 1000)}), ExitCode::kUnfit);
+  EXPECT_EQ(code_of({throttled, steady("b", 1000)}, {steady("a", 1000)}), ExitCode::kIncomparable);
   // A minority is left out.
   const CellEvidence mostly = cell_of("a", {hot, timed(1000), timed(1001), timed(1000)});
   EXPECT_EQ(code_of({steady("a", 1000)}, {mostly}), ExitCode::kFine);
