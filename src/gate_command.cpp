@@ -30,16 +30,9 @@ std::string file_words(std::span<const std::string> files) {
 }
 
 void update_baseline(const GateOptions& options, const Series& series,
-                     std::span<const char* const> argv, int code) {
-  if (code != static_cast<int>(ExitCode::kFine)) {
+                     std::span<const char* const> argv, ExitCode code) {
+  if (code != ExitCode::kFine) {
     print_note("the baseline stays as it is: not all is well");
-    return;
-  }
-  const auto is_open =
-      std::find_if(series.result.cells.begin(), series.result.cells.end(),
-                   [](const JudgedCell& cell) { return cell.verdict == Verdict::kInconclusive; });
-  if (is_open != series.result.cells.end()) {
-    print_note("the baseline stays as it is: " + export_name(is_open->key) + " is inconclusive");
     return;
   }
   Document merged = merge_runs(series.candidate);
@@ -104,11 +97,11 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
   if (series.result.failure) {
     print_note(series.result.failure->why);
   }
-  const int code = static_cast<int>(exit_code(series.result, options.strict));
+  const ExitCode code = exit_code(series.result, options.strict);
   if (options.update) {
     update_baseline(options, series, argv, code);
   }
-  return code;
+  return static_cast<int>(code);
 }
 
 }  // namespace mla_bench

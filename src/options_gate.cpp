@@ -128,7 +128,9 @@ Grammar gate_grammar() {
                {"output", "FILE",
                 "write the report there too: .md, .xml (JUnit), .json, .txt, or as --format says"},
                {"format", "NAME", "text, md, junit or json (default: text)"},
-               {"update", nullptr, "write what was measured as the baseline, if all is well"},
+               {"update", nullptr,
+                "write what was measured as the baseline, if all is well: with --strict, so that 0 "
+                "means that it did"},
                kHelp,
            }},
       }};
@@ -164,9 +166,9 @@ GateOptions gate_options(const Parsed& parsed) {
   options.rules.compares_build = !options.against;
   options.processes = count_of(parsed, "processes", options.against ? kFewestPairs : 2, 1000);
   options.series = series_options(parsed);
-  options.strict = parsed.flags.contains("strict");
-  options.confirm = !parsed.flags.contains("no-confirm");
   options.update = parsed.flags.contains("update");
+  options.strict = parsed.flags.contains("strict") || options.update;
+  options.confirm = !parsed.flags.contains("no-confirm");
   options.output = text_of(parsed, "output");
   const std::optional<GateFormat> format = value_of<GateFormat>(parsed, "format", kGateFormats);
   options.format = format                                     ? *format
