@@ -64,11 +64,7 @@ std::vector<ComparedDevice> devices_of(std::span<const RecordedDocument> documen
         continue;
       }
       const Device* device = device_of(recorded.document, place);
-      std::string label = device != nullptr ? device->name : place.device;
-      if (place.backend == Backend::kCpu) {
-        label +=
-            ", " + std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads");
-      }
+      const std::string label = place_words(device != nullptr ? device->name : place.device, place);
       ++uses[label];
       devices.push_back({.place = place, .label = label});
     }

@@ -49,7 +49,8 @@ const std::array kTraits{
           [](const JudgedCell& cell) { return std::string(name_of(cell.key.work.precision)); }},
     Trait{"cache", [](const JudgedCell& cell) { return std::string(name_of(cell.key.work.l2)); }},
     Trait{"inputs", [](const JudgedCell& cell) { return input_words(cell.key.work.inputs); }},
-    Trait{"device", [](const JudgedCell& cell) { return cell.device_name; }},
+    Trait{"device",
+          [](const JudgedCell& cell) { return place_words(cell.device_name, cell.key.place); }},
     // Two of one name.
     Trait{"GPU",
           [](const JudgedCell& cell) {

@@ -531,6 +531,18 @@ TEST(GateReport, EveryFormatHoldsEveryVerdict) {
   EXPECT_NE(junit.find("tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\""), std::string::npos);
 }
 
+TEST(GateReport, ACpuIsToldWithItsThreads) {
+  std::vector<CellEvidence> cells;
+  for (const int threads : {1, 2}) {
+    cells.push_back(steady("a", 1000));
+    cells.back().key.place = {.backend = Backend::kCpu, .device = "AMD EPYC", .threads = threads};
+    cells.back().device_name = "AMD EPYC";
+  }
+  const std::string text = render(judge(cells, cells, {}), {}, GateFormat::kText);
+  EXPECT_NE(text.find("a        AMD EPYC, 1 thread "), std::string::npos) << text;
+  EXPECT_NE(text.find("a        AMD EPYC, 2 threads "), std::string::npos) << text;
+}
+
 TEST(GateReport, AProcessThatFailedIsInTheCodeAndInEveryFormat) {
   GateResult result = judge(std::vector{steady("a", 1000)}, std::vector{steady("a", 1000)}, {});
   const GateHeading heading{.baseline = "old", .candidate = "new", .strict = false};
