@@ -111,6 +111,13 @@ std::string input_words(const InputSource& inputs) {
                            std::to_string(inputs.seed);
 }
 
+std::string place_words(const std::string& device_name, const Place& place) {
+  return device_name + (place.backend == Backend::kCuda
+                            ? ""
+                            : ", " + std::to_string(place.threads) +
+                                  (place.threads == 1 ? " thread" : " threads"));
+}
+
 std::string short_uuid(const std::string& uuid) {
   constexpr std::size_t kLength = 12;
   return uuid.substr(0, kLength);

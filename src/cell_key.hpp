@@ -56,6 +56,8 @@ std::string shape_words(const Problem& problem);
 std::string input_words(const InputSource& inputs);
 // "GPU-6750905a": what a table has room for.
 std::string short_uuid(const std::string& uuid);
+// "NVIDIA H200", "AMD EPYC, 2 threads".
+std::string place_words(const std::string& device_name, const Place& place);
 // "alone", "2 GPUs at once".
 std::string concurrent_words(int gpus_at_once);
 

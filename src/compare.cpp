@@ -64,11 +64,7 @@ std::vector<ComparedDevice> devices_of(std::span<const RecordedDocument> documen
         continue;
       }
       const Device* device = device_of(recorded.document, place);
-      std::string label = device != nullptr ? device->name : place.device;
-      if (place.backend == Backend::kCpu) {
-        label +=
-            ", " + std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads");
-      }
+      const std::string label = place_words(device != nullptr ? device->name : place.device, place);
       ++uses[label];
       devices.push_back({.place = place, .label = label});
     }
@@ -165,31 +161,34 @@ SpeedReference named_reference(const std::string& name, const DocumentComparison
       valid.push_back(cell.key.variant);
     }
   }
-  std::vector<std::string> uuids;
+  std::vector<const ComparedDevice*> named;
+  std::vector<std::string> exact;
   for (const ComparedDevice& device : comparison.devices) {
+    std::vector<std::string> names{device.label, device.place.device};
     for (const RecordedDocument& recorded : documents) {
-      const Device* found = device_of(recorded.document, device.place);
-      if (found == nullptr) {
-        continue;
+      if (const Device* found = device_of(recorded.document, device.place)) {
+        names.push_back(found->name);
       }
-      const bool is_it = found->name == name || found->uuid == name;
-      if (is_it && std::find(uuids.begin(), uuids.end(), found->uuid) == uuids.end()) {
-        uuids.push_back(found->uuid);
-      }
-      for (const std::string& known : {found->name, found->uuid}) {
-        if (std::find(valid.begin(), valid.end(), known) == valid.end()) {
-          valid.push_back(known);
-        }
+    }
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      named.push_back(&device);
+      exact.push_back(device.place.backend == Backend::kCpu ? device.label : device.place.device);
+    }
+    for (const std::string& known : names) {
+      if (std::find(valid.begin(), valid.end(), known) == valid.end()) {
+        valid.push_back(known);
       }
     }
   }
-  if (uuids.size() == 1) {
-    return {.kind = SpeedReference::Kind::kDevice, .name = uuids.front()};
+  if (named.size() == 1) {
+    return {.kind = SpeedReference::Kind::kDevice,
+            .name = named.front()->place.device,
+            .place = named.front()->place};
   }
-  if (uuids.size() > 1) {
+  if (named.size() > 1) {
     throw UsageError("--reference '" + printable(name) + "' is the name of " +
-                     std::to_string(uuids.size()) +
-                     " devices: give the UUID of one: " + printable(join(uuids, ", ")));
+                     std::to_string(named.size()) + " devices: give one of '" +
+                     printable(join(exact, "', '")) + "'");
   }
   for (const ComparedRun& run : comparison.runs) {
     valid.push_back(run.path);
@@ -214,8 +213,8 @@ SpeedReference default_reference(const DocumentComparison& comparison, const Loo
       return {.kind = SpeedReference::Kind::kVariant, .name = first->key.variant};
     }
   }
-  return {.kind = SpeedReference::Kind::kDevice,
-          .name = (first != nullptr ? *first : cells.front()).key.place.device};
+  const Place& place = (first != nullptr ? *first : cells.front()).key.place;
+  return {.kind = SpeedReference::Kind::kDevice, .name = place.device, .place = place};
 }
 
 // The cell that `cell` is told against, if it has a time: in the same document if that has it, else
@@ -238,7 +237,7 @@ std::optional<std::size_t> reference_of(const ComparedCell& cell,
     const bool same_run = candidate.run == cell.run;
     const bool fits = is_variant ? same_place
                       : reference.kind == Kind::kDevice
-                          ? candidate.key.place.device == reference.name
+                          ? candidate.key.place == reference.place
                           : comparison.runs[candidate.run].path == reference.name;
     const bool is_nearest = reference.kind == Kind::kRun ? same_place : same_run;
     if (fits && (!best || is_nearest)) {

@@ -64,6 +64,7 @@ struct RankingFlip {
 struct SpeedReference {
   enum class Kind { kVariant, kDevice, kRun } kind = Kind::kVariant;
   std::string name;  // the variant; the device's uuid; the run's path
+  Place place = {};  // of kDevice: a CPU is another device with other threads
 };
 
 struct DocumentComparison {
@@ -79,10 +80,10 @@ struct DocumentComparison {
   bool is_comparable = false;
 };
 
-// `reference` is a variant, the name or UUID of a device, or the path of one of the documents;
-// where it is left out, the first document if another has cells of the same work and variant, else
-// the first variant, or else the first device. Throws UsageError where it is none of them or
-// several.
+// `reference` is a variant, the name, UUID or label of a device, or the path of one of the
+// documents; where it is left out, the first document if another has cells of the same work and
+// variant, else the first variant, or else the first device. Throws UsageError where it is none of
+// them or several.
 DocumentComparison compare(std::span<const RecordedDocument> documents,
                            const std::optional<std::string>& reference);
 

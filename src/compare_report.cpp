@@ -247,7 +247,7 @@ std::string words_of(const SpeedReference& reference, const DocumentComparison& 
       return reference.name;
     case SpeedReference::Kind::kDevice:
       for (const ComparedDevice& device : comparison.devices) {
-        if (device.place.device == reference.name) {
+        if (device.place == reference.place) {
           return device.label;
         }
       }
@@ -437,6 +437,9 @@ std::string json_of(const DocumentComparison& comparison) {
             {"findings", Json::array()},
             {"ranking_flips", Json::array()},
             {"notes", comparison.notes}};
+  if (comparison.reference.kind == SpeedReference::Kind::kDevice) {
+    json["reference"]["threads"] = comparison.reference.place.threads;
+  }
   for (const ComparedRun& run : comparison.runs) {
     json["runs"].push_back({{"file", run.path},
                             {"started_at", run.started_at},

@@ -252,6 +252,40 @@ bool has_copies(const Document& document) {
   });
 }
 
+// By what they hold and not by their names, which may be links or copies: whether a cell of the one
+// begins with a round of the other.
+bool are_of_one_run(const Document& a, const Document& b) {
+  const auto holds = [](const Result& whole, const Result& part) {
+    return !part.rounds.empty() &&
+           std::any_of(whole.rounds.begin(), whole.rounds.end(), [&](const Round& round) {
+             return round.samples_ns == part.rounds.front().samples_ns;
+           });
+  };
+  return a.started_at == b.started_at &&
+         std::any_of(a.cells.begin(), a.cells.end(), [&](const Result& one) {
+           return std::any_of(b.cells.begin(), b.cells.end(), [&](const Result& other) {
+             return (holds(one, other) || holds(other, one)) &&
+                    key_of(one.cell) == key_of(other.cell);
+           });
+         });
+}
+
+void refuse_repeats(std::span<const RecordedDocument> documents) {
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const std::string& first = documents[j].path;
+      const std::string& path = documents[i].path;
+      if (first == path) {
+        throw UsageError("'" + printable(path) + "' is named twice");
+      }
+      if (are_of_one_run(documents[j].document, documents[i].document)) {
+        throw UsageError("'" + printable(path) + "' holds the measurements of '" +
+                         printable(first) + "': leave one of them out");
+      }
+    }
+  }
+}
+
 }  // namespace
 
 RecordedDocument document_from_text(std::string_view text, const std::string& path, Detail detail) {
@@ -273,12 +307,6 @@ RecordedDocument document_from_text(std::string_view text, const std::string& pa
 
 std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail,
                                              Origin origin) {
-  std::unordered_set<std::string> seen;
-  for (const std::string& path : paths) {
-    if (!seen.insert(path).second) {
-      throw UsageError("'" + printable(path) + "' is named twice");
-    }
-  }
   std::vector<RecordedDocument> documents(paths.size());
   std::vector<std::exception_ptr> errors(paths.size());
   // An exception must not leave the loop of several threads.
@@ -304,6 +332,7 @@ std::vector<RecordedDocument> read_documents(std::span<const std::string> paths,
       std::rethrow_exception(error);
     }
   }
+  refuse_repeats(documents);
   return documents;
 }
 

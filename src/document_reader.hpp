@@ -45,7 +45,8 @@ enum class Origin {
 };
 
 // The documents in the order of their paths, read side by side. Throws UsageError that names the
-// first file at fault, also one that stands twice in the list or is of another origin.
+// first file at fault, also one that is of another origin, or holds measurements of another one in
+// the list: a copy of a run is not a second run.
 std::vector<RecordedDocument> read_documents(std::span<const std::string> paths, Detail detail,
                                              Origin origin = Origin::kRun);
 

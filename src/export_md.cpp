@@ -10,14 +10,15 @@
 namespace mla_bench {
 namespace {
 
-// With what tells GPUs of one name apart, and how many were measured at the same time.
+// With what tells devices of one name apart, and how many were measured at the same time.
 std::string device_words(const ExportedCell& exported, std::span<const ExportedCell> cells) {
   const Cell& cell = exported.result->cell;
   const bool has_twin = std::any_of(cells.begin(), cells.end(), [&](const ExportedCell& other) {
     return other.device_name == exported.device_name && other.result->cell.device != cell.device;
   });
   const int gpus = gpus_at_once(cell);
-  return exported.device_name + (has_twin ? " (" + short_uuid(cell.device) + ")" : "") +
+  return place_words(exported.device_name, key_of(cell).place) +
+         (has_twin ? " (" + short_uuid(cell.device) + ")" : "") +
          (gpus > 1 ? ", " + concurrent_words(gpus) : "");
 }
 

@@ -15,7 +15,7 @@ namespace {
 // Least standard deviation of a process's time that is believed, of the time: few values may agree
 // by chance, and times are counted in ticks. 20 processes on an H200 have 0.05 to 0.06 %.
 constexpr double kLeastNoise = 0.001;
-// A cell's threshold is at least so many of its standard deviations from process to process.
+// A cell's regressions are at least so many of its standard deviations from process to process.
 constexpr double kNoises = 3;
 // How certain a change must be found to be called detectable.
 constexpr double kDetection = 0.95;
@@ -98,7 +98,7 @@ void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged
     judged.verdict = Verdict::kRegression;
   } else if (high < 0 && estimate.mean < -limit) {
     judged.verdict = Verdict::kImprovement;
-  } else if (high < limit) {
+  } else if (high < std::log1p(rules.threshold)) {
     judged.verdict = Verdict::kPass;
   } else {
     judged.verdict = Verdict::kInconclusive;
@@ -291,9 +291,10 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.reason = "skipped: " + now.reason;
     return judged;
   }
-  if (then.status == Status::kSkipped) {
+  if (then.status == Status::kSkipped || then.status == Status::kIncorrect ||
+      then.status == Status::kFailed) {
     judged.verdict = Verdict::kNew;
-    judged.reason = "the baseline skipped it: " + then.reason;
+    judged.reason = "in the baseline " + std::string(name_of(then.status)) + ": " + then.reason;
     return judged;
   }
   const std::string other = mismatch(baseline, candidate, rules);
@@ -307,9 +308,9 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.unfit = now.unfit;
     return judged;
   }
-  if (then.status != Status::kPassed) {
-    judged.reason =
-        "the baseline has no time of it: " + std::string(name_of(then.status)) + ": " + then.reason;
+  if (then.status == Status::kUntrusted) {
+    judged.reason = "the baseline is untrusted: " + then.reason;
+    judged.unfit = then.unfit;
     return judged;
   }
 
@@ -415,7 +416,7 @@ GateResult judge(std::span<const CellEvidence> baseline, std::span<const CellEvi
     }
   }
 
-  GateResult result{.rules = rules, .cells = {}, .notes = {}};
+  GateResult result{.rules = rules, .cells = {}, .failure = {}};
   std::set<const CellEvidence*> used;
   for (const CellEvidence& cell : baseline) {
     const CellEvidence* other = nullptr;
@@ -484,7 +485,9 @@ GateResult confirmed(const GateResult& first, const GateResult& second) {
   return result;
 }
 
-ExitCode exit_code(const GateResult& result, bool strict) {
+namespace {
+
+ExitCode code_of_verdicts(const GateResult& result, bool strict) {
   const auto any = [&](Verdict verdict) {
     return std::any_of(result.cells.begin(), result.cells.end(),
                        [&](const JudgedCell& cell) { return cell.verdict == verdict; });
@@ -497,17 +500,37 @@ ExitCode exit_code(const GateResult& result, bool strict) {
   if (any(Verdict::kIncorrect)) {
     return ExitCode::kIncorrect;
   }
-  if (any(Verdict::kIncomparable) || any(Verdict::kMissing) || !is_compared) {
+  const auto unfit = std::count_if(result.cells.begin(), result.cells.end(),
+                                   [](const JudgedCell& cell) { return cell.unfit; });
+  const bool is_incomparable = std::any_of(
+      result.cells.begin(), result.cells.end(),
+      [](const JudgedCell& cell) { return cell.verdict == Verdict::kIncomparable && !cell.unfit; });
+  if (is_incomparable || any(Verdict::kMissing) || (!is_compared && unfit == 0)) {
     return ExitCode::kIncomparable;
   }
-  if (std::any_of(result.cells.begin(), result.cells.end(),
-                  [](const JudgedCell& cell) { return cell.unfit; })) {
+  if (unfit > 0) {
     return ExitCode::kUnfit;
   }
   if (any(Verdict::kRegression)) {
     return ExitCode::kRegression;
   }
   return strict && any(Verdict::kInconclusive) ? ExitCode::kInconclusive : ExitCode::kFine;
+}
+
+}  // namespace
+
+ExitCode first_of(ExitCode a, ExitCode b) {
+  using enum ExitCode;
+  // Where nothing could run the verdicts are of nothing.
+  constexpr std::array kOrder{kUsage, kIncorrect,  kNothingRan,   kIncomparable,
+                              kUnfit, kRegression, kInconclusive, kFine};
+  return *std::find_if(kOrder.begin(), kOrder.end(),
+                       [&](ExitCode code) { return code == a || code == b; });
+}
+
+ExitCode exit_code(const GateResult& result, bool strict) {
+  const ExitCode code = code_of_verdicts(result, strict);
+  return result.failure ? first_of(result.failure->code, code) : code;
 }
 
 }  // namespace mla_bench

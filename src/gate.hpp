@@ -8,6 +8,8 @@
 //   improvement   it is faster beyond doubt, and the estimate is below the threshold's inverse
 //   pass          it is beyond doubt not slower by the threshold
 //   inconclusive  none of these: more processes would tell
+// A cell that is known to be noisy has a threshold of its own for the first two, so that noise
+// raises no alarm; nor does it let anything pass.
 // Processes that took turns (--against) are compared pair by pair, so that what drifts falls on
 // both. Others are compared side by side, with the larger of the two sides' spreads for both.
 //
@@ -36,9 +38,9 @@ enum class Verdict {
   kImprovement,
   kRegression,
   kInconclusive,
-  kIncomparable,  // other circumstances, or too few processes to know the noise
+  kIncomparable,  // other circumstances, a baseline that is not trusted, or too few processes
   kMissing,       // in the baseline, but not in the candidate
-  kNew,           // in the candidate, but the baseline has no time of it
+  kNew,           // in the candidate, but the baseline had none to time: wrong, failed or skipped
   kIncorrect,     // wrong output, or it failed
   kSkipped,
 };
@@ -61,8 +63,8 @@ struct GateRules {
   bool compares_build = true;  // compilers and flags are circumstances, not what is judged
   bool allow_environment = false;
   // How far two processes of one program lie apart, by the export names of cells: the standard
-  // deviation of the logarithm of their ratio, by selftest. A cell's threshold is at least three
-  // times that.
+  // deviation of the logarithm of their ratio, by selftest. No regression or improvement of a cell
+  // is below three times that.
   std::map<std::string, double> noise = {};
 };
 
@@ -94,13 +96,19 @@ struct JudgedCell {
   // How the anchors moved beside it, which is taken out of the change. Only where every process of
   // both sides has them; pairs need none.
   std::optional<double> anchors;
-  bool unfit = false;  // no verdict because a GPU was throttled or not ours alone
+  bool unfit = false;  // no verdict because a GPU was throttled or not ours alone, on either side
+};
+
+// A process that left no document to judge ended the series.
+struct SeriesFailure {
+  std::string why;
+  ExitCode code = ExitCode::kIncomparable;
 };
 
 struct GateResult {
   GateRules rules;
-  std::vector<JudgedCell> cells;   // in the baseline's order, then what is new
-  std::vector<std::string> notes;  // about no cell alone, a line each
+  std::vector<JudgedCell> cells;  // in the baseline's order, then what is new
+  std::optional<SeriesFailure> failure;
 };
 
 GateResult judge(std::span<const CellEvidence> baseline, std::span<const CellEvidence> candidate,
@@ -113,8 +121,12 @@ bool is_settled(const GateResult& result);
 // made inconclusive.
 GateResult confirmed(const GateResult& first, const GateResult& second);
 
-// By the table of design: incorrect, incomparable (missing cells too, and no cell compared), unfit,
-// regression, and with `strict` inconclusive.
+// The one that counts where both apply.
+ExitCode first_of(ExitCode a, ExitCode b);
+
+// What the command ends with and its reports say, by the table of design: incorrect, incomparable
+// (missing cells too, and no cell compared), unfit, regression, and with `strict` inconclusive; or
+// the failure's, where that comes first.
 ExitCode exit_code(const GateResult& result, bool strict);
 
 }  // namespace mla_bench

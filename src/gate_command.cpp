@@ -31,16 +31,9 @@ std::string file_words(std::span<const std::string> files) {
 }
 
 void update_baseline(const GateOptions& options, const Series& series,
-                     std::span<const char* const> argv, int code) {
-  if (code != static_cast<int>(ExitCode::kFine)) {
+                     std::span<const char* const> argv, ExitCode code) {
+  if (code != ExitCode::kFine) {
     print_note("the baseline stays as it is: not all is well");
-    return;
-  }
-  const auto is_open =
-      std::find_if(series.result.cells.begin(), series.result.cells.end(),
-                   [](const JudgedCell& cell) { return cell.verdict == Verdict::kInconclusive; });
-  if (is_open != series.result.cells.end()) {
-    print_note("the baseline stays as it is: " + export_name(is_open->key) + " is inconclusive");
     return;
   }
   Document merged = merge_runs(series.candidate);
@@ -88,18 +81,18 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
               [&] { return measure_pairs(runner, *options.against, pairs, pairs, rules); });
     }
   } else {
-    const std::vector<RecordedDocument> baseline = read_documents(options.baselines, Detail::kAll);
-    const std::vector<CellEvidence> evidence = evidence_of(baseline);
+    std::vector<std::string> files = options.baselines;
+    files.insert(files.end(), options.candidates.begin(), options.candidates.end());
+    // Of both sides together, since a run that stands on both is refused too.
+    const std::vector<RecordedDocument> documents = read_documents(files, Detail::kAll);
+    const auto first_candidate =
+        documents.begin() + static_cast<std::ptrdiff_t>(options.baselines.size());
+    const std::vector<CellEvidence> evidence =
+        evidence_of(std::span(documents.begin(), first_candidate));
     check_outputs(options);
     heading.baseline = file_words(options.baselines);
     if (!options.candidates.empty()) {
-      for (const std::string& file : options.candidates) {
-        if (std::find(options.baselines.begin(), options.baselines.end(), file) !=
-            options.baselines.end()) {
-          throw UsageError("'" + printable(file) + "' is the baseline and the candidate");
-        }
-      }
-      series.candidate = read_documents(options.candidates, Detail::kAll);
+      series.candidate.assign(first_candidate, documents.end());
       series.result = judge(evidence, evidence_of(series.candidate), rules);
       heading.candidate = file_words(options.candidates);
     } else {
@@ -113,19 +106,15 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
       }
     }
   }
-  if (series.failed) {
-    series.result.notes.emplace_back(series.failed->what());
-  }
   report(options, series.result, heading);
-  int code = static_cast<int>(exit_code(series.result, options.strict));
-  if (series.failed) {
-    print_note(series.failed->what());
-    code = static_cast<int>(series.failed->code);
+  if (series.result.failure) {
+    print_note(series.result.failure->why);
   }
+  const ExitCode code = exit_code(series.result, options.strict);
   if (options.update) {
     update_baseline(options, series, argv, code);
   }
-  return code;
+  return static_cast<int>(code);
 }
 
 }  // namespace mla_bench

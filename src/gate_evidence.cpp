@@ -201,26 +201,31 @@ Document merge_runs(std::span<const RecordedDocument> runs) {
     throw std::invalid_argument("no runs to merge");
   }
   Document merged = runs.front().document;
+  merged.cells.clear();
   std::map<std::string, std::size_t> places;
-  for (std::size_t i = 0; i < merged.cells.size(); ++i) {
-    places.emplace(id_of(key_of(merged.cells[i].cell)), i);
-  }
   std::int64_t process = 0;
-  for (const RecordedDocument& run : runs.subspan(1)) {
-    ++process;
+  for (const RecordedDocument& run : runs) {
     for (const Result& result : run.document.cells) {
       const auto [place, is_new] = places.emplace(id_of(key_of(result.cell)), merged.cells.size());
       if (is_new) {
-        merged.cells.push_back(result);
-        merged.cells.back().rounds.clear();
+        merged.cells.emplace_back();
       }
       Result& into = merged.cells[place->second];
-      for (Round round : result.rounds) {
-        round.process = process;
-        into.rounds.push_back(std::move(round));
+      const bool has_passed = !is_new && into.status == Status::kPassed;
+      const bool passes = result.status == Status::kPassed;
+      if (is_new || (passes && !has_passed)) {
+        into = result;
+        into.rounds.clear();
+      }
+      if (passes || !has_passed) {
+        for (Round round : result.rounds) {
+          round.process = process;
+          into.rounds.push_back(std::move(round));
+        }
       }
     }
     merged.finished_at = run.document.finished_at;
+    ++process;
   }
   for (Result& result : merged.cells) {
     if (result.summary) {

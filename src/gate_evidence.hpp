@@ -54,8 +54,9 @@ std::vector<CellEvidence> evidence_of(std::span<const RecordedDocument> document
 // "driver 580.159.04 instead of 570.10": how `now` differs from `then`; empty where it does not.
 std::string differences(const Facts& then, const Facts& now);
 
-// One document of several runs of the same program on the same machine: the devices of the first
-// and every round, marked by its run. Throws std::invalid_argument where there is none.
+// One document of several runs of the same program on the same machine: the devices of the first,
+// and every round of the runs in which a cell passed, marked by its run; what did not pass there is
+// no evidence, unless the cell passed in none. Throws std::invalid_argument where there is none.
 Document merge_runs(std::span<const RecordedDocument> runs);
 
 }  // namespace mla_bench

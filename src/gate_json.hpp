@@ -1,4 +1,4 @@
-// A judged cell as the JSON reports of gate and selftest hold it; in gate_report.cpp.
+// What the JSON reports of gate and selftest have in common; in gate_report.cpp.
 #pragma once
 
 #include "gate.hpp"
@@ -7,5 +7,8 @@
 namespace mla_bench {
 
 Json to_json(const JudgedCell& cell);
+
+// A list of lines about no cell alone.
+Json notes_of(const GateResult& result);
 
 }  // namespace mla_bench

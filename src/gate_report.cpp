@@ -49,7 +49,8 @@ const std::array kTraits{
           [](const JudgedCell& cell) { return std::string(name_of(cell.key.work.precision)); }},
     Trait{"cache", [](const JudgedCell& cell) { return std::string(name_of(cell.key.work.l2)); }},
     Trait{"inputs", [](const JudgedCell& cell) { return input_words(cell.key.work.inputs); }},
-    Trait{"device", [](const JudgedCell& cell) { return cell.device_name; }},
+    Trait{"device",
+          [](const JudgedCell& cell) { return place_words(cell.device_name, cell.key.place); }},
     // Two of one name.
     Trait{"GPU",
           [](const JudgedCell& cell) {
@@ -142,9 +143,19 @@ std::string counts_words(const GateResult& result) {
          join(parts, ", ");
 }
 
-std::string rules_words(const GateRules& rules) {
+std::string rules_words(const GateResult& result) {
+  const GateRules& rules = result.rules;
+  int raised = 0;
+  double highest = 0;
+  for (const JudgedCell& cell : result.cells) {
+    raised += cell.threshold > rules.threshold ? 1 : 0;
+    highest = std::max(highest, cell.threshold);
+  }
   return "candidate over baseline with its " + shortest(100 * (1 - 2 * rules.alpha)) +
-         " % interval, threshold " + shortest(100 * rules.threshold) + " %";
+         " % interval, threshold " + shortest(100 * rules.threshold) + " %" +
+         (raised == 0 ? ""
+                      : ", for noise up to " + fixed(100 * highest, 2) + " % in " +
+                            std::to_string(raised) + (raised == 1 ? " cell" : " cells"));
 }
 
 std::string heading_words(const GateHeading& heading) {
@@ -159,15 +170,15 @@ std::vector<std::string> reasons(const GateResult& result) {
                       printable(cell.reason));
     }
   }
-  for (const std::string& note : result.notes) {
-    lines.push_back(printable(note));
+  if (result.failure) {
+    lines.push_back(printable(result.failure->why));
   }
   return lines;
 }
 
 std::string text(const GateResult& result, const GateHeading& heading) {
   std::string shown = heading_words(heading) + "\n" + common_words(result) + "\n" +
-                      rules_words(result.rules) + "\n\n" + aligned(table_of(result)) + "\n";
+                      rules_words(result) + "\n\n" + aligned(table_of(result)) + "\n";
   for (const std::string& line : reasons(result)) {
     shown += "  " + line + "\n";
   }
@@ -175,11 +186,10 @@ std::string text(const GateResult& result, const GateHeading& heading) {
 }
 
 std::string markdown_report(const GateResult& result, const GateHeading& heading) {
-  std::string shown = "### mla-bench gate: " + counts_words(result) + "\n\n" +
-                      markdown_text(heading_words(heading)) + "  \n" +
-                      markdown_text(common_words(result)) + "  \n" +
-                      markdown_text(rules_words(result.rules)) + "\n\n" +
-                      markdown(table_of(result)) + "\n";
+  std::string shown =
+      "### mla-bench gate: " + counts_words(result) + "\n\n" +
+      markdown_text(heading_words(heading)) + "  \n" + markdown_text(common_words(result)) +
+      "  \n" + markdown_text(rules_words(result)) + "\n\n" + markdown(table_of(result)) + "\n";
   for (const std::string& line : reasons(result)) {
     shown += "- " + markdown_text(line) + "\n";
   }
@@ -243,7 +253,16 @@ std::string junit(const GateResult& result, const GateHeading& heading) {
     }
     cases += "      <system-out>" + xml_text(told) + "</system-out>\n    </testcase>\n";
   }
-  const std::string counts = xml_attribute("tests", std::to_string(result.cells.size())) +
+  std::size_t tests = result.cells.size();
+  if (result.failure) {
+    ++tests;
+    ++errors;
+    cases += "    <testcase" + xml_attribute("classname", "mla-bench.gate") +
+             xml_attribute("name", "processes") + ">\n      <error" +
+             xml_attribute("message", result.failure->why) + xml_attribute("type", "failed") +
+             "/>\n    </testcase>\n";
+  }
+  const std::string counts = xml_attribute("tests", std::to_string(tests)) +
                              xml_attribute("failures", std::to_string(failures)) +
                              xml_attribute("errors", std::to_string(errors)) +
                              xml_attribute("skipped", std::to_string(skipped));
@@ -284,6 +303,10 @@ Json to_json(const JudgedCell& cell) {
   return json;
 }
 
+Json notes_of(const GateResult& result) {
+  return result.failure ? Json::array({result.failure->why}) : Json::array();
+}
+
 namespace {
 
 std::string json(const GateResult& result, const GateHeading& heading) {
@@ -298,7 +321,7 @@ std::string json(const GateResult& result, const GateHeading& heading) {
                 {"strict", heading.strict}}},
               {"exit_code", static_cast<int>(exit_code(result, heading.strict))},
               {"cells", Json::array()},
-              {"notes", result.notes}};
+              {"notes", notes_of(result)}};
   for (const JudgedCell& cell : result.cells) {
     report["cells"].push_back(to_json(cell));
   }

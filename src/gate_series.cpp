@@ -343,6 +343,7 @@ std::vector<CellEvidence> with_verdict(std::span<const CellEvidence> evidence,
 Series measure_candidate(Runner& runner, std::span<const CellEvidence> baseline, int processes,
                          const GateRules& rules) {
   Series series;
+  std::optional<SeriesFailure> failure;
   try {
     for (int i = 0; i < processes; ++i) {
       series.candidate.push_back(
@@ -350,9 +351,10 @@ Series measure_candidate(Runner& runner, std::span<const CellEvidence> baseline,
                          "process " + std::to_string(i + 1) + " of " + std::to_string(processes)));
     }
   } catch (const ProcessFailed& failed) {
-    series.failed = failed;
+    failure = {.why = failed.what(), .code = failed.code};
   }
   series.result = judge(baseline, evidence_of(series.candidate), rules);
+  series.result.failure = failure;
   return series;
 }
 
@@ -383,11 +385,11 @@ Series measure_pairs(Runner& runner, const std::string& old_program, int first_l
       }
     }
   } catch (const ProcessFailed& failed) {
-    series.failed = failed;
     const std::size_t pairs = std::min(series.baseline.size(), series.candidate.size());
     series.baseline.resize(pairs);
     series.candidate.resize(pairs);
     series.result = judge(evidence_of(series.baseline), evidence_of(series.candidate), rules);
+    series.result.failure = {.why = failed.what(), .code = failed.code};
   }
   return series;
 }
@@ -396,13 +398,14 @@ void confirm(Runner& runner, Series& series, std::span<const CellEvidence> basel
              const std::function<Series()>& measure_again) {
   const std::vector<CellEvidence> regressed =
       with_verdict(baseline, series.result, Verdict::kRegression);
-  if (series.failed || regressed.empty()) {
+  if (series.result.failure || regressed.empty()) {
     return;
   }
   runner.limit_to(runs_of(regressed));
-  Series again = measure_again();
-  series.failed = again.failed;
-  if (!again.failed) {
+  const Series again = measure_again();
+  if (again.result.failure) {
+    series.result.failure = again.result.failure;
+  } else {
     series.result = confirmed(series.result, again.result);
   }
 }

@@ -89,12 +89,11 @@ class Runner {
   bool is_old_baseline_ = false;  // it does not know --times-only
 };
 
-// What was measured, and why no more.
+// What was measured.
 struct Series {
   std::vector<RecordedDocument> baseline;  // of the program that took turns
   std::vector<RecordedDocument> candidate;
   GateResult result;
-  std::optional<ProcessFailed> failed;
 };
 
 // This program.

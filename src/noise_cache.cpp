@@ -32,12 +32,12 @@ Json cells_of(const std::string& path) {
 
 }  // namespace
 
-void keep_noise(std::span<const CellNoise> noise, const std::string& now) {
+bool keep_noise(std::span<const CellNoise> noise, const std::string& now) {
   std::map<std::string, Json> files;
   for (const CellNoise& cell : noise) {
     const std::string path = cache_file(std::string(kPrefix) + cell.device);
     if (path.empty()) {
-      return;
+      return false;
     }
     Json& cells = files.try_emplace(path, cells_of(path)).first->second;
     cells[cell.cell] = {{"deviation", cell.deviation}, {"measured_at", now}};
@@ -46,9 +46,10 @@ void keep_noise(std::span<const CellNoise> noise, const std::string& now) {
     try {
       write_whole_file(path, Json{{"cells", cells}}.dump(1) + "\n");
     } catch (const UsageError&) {
-      // a cache is a convenience
+      return false;  // and no more: a cache is a convenience
     }
   }
+  return true;
 }
 
 std::map<std::string, double> kept_noise(const std::string& now) {

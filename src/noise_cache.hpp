@@ -15,9 +15,9 @@ struct CellNoise {
   double deviation = 0;
 };
 
-// Adds to what is kept of the cells' devices; newer noise takes the place of older. A folder that
-// cannot be written is no error.
-void keep_noise(std::span<const CellNoise> noise, const std::string& now);
+// Adds to what is kept of the cells' devices; newer noise takes the place of older. False where
+// there is no folder to write to.
+bool keep_noise(std::span<const CellNoise> noise, const std::string& now);
 
 // The deviations of all devices by the cells' export names, which hold the UUID; of the last 30
 // days at `now` (ISO 8601, UTC).

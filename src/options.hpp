@@ -111,7 +111,7 @@ struct GateOptions {
   SeriesOptions series;
   bool strict = false;                // inconclusive cells end with kInconclusive
   bool confirm = true;                // a regression must show in a second series too
-  bool update = false;                // write what was measured as the new baseline
+  bool update = false;                // write what was measured as the new baseline; strict then
   std::optional<std::string> output;  // file of the report; stdout has the text then
   GateFormat format = GateFormat::kText;
 };

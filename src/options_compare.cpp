@@ -15,9 +15,9 @@ Grammar compare_grammar() {
           {"What to compare",
            {
                {"reference", "NAME",
-                "variant, device (name or UUID) or FILE that speed is told against (default: the "
-                "first FILE if another has its cells, else the first variant, else the first "
-                "device)"},
+                "variant, device (name, UUID, or as the table has it: 'AMD EPYC, 2 threads') or "
+                "FILE that speed is told against (default: the first FILE if another has its "
+                "cells, else the first variant, else the first device)"},
            }},
           {"Output",
            {

@@ -131,7 +131,9 @@ Grammar gate_grammar() {
                {"output", "FILE",
                 "write the report there too: .md, .xml (JUnit), .json, .txt, or as --format says"},
                {"format", "NAME", "text, md, junit or json (default: text)"},
-               {"update", nullptr, "write what was measured as the baseline, if all is well"},
+               {"update", nullptr,
+                "write what was measured as the baseline, if all is well: with --strict, so that 0 "
+                "means that it did"},
                kHelp,
            }},
       }};
@@ -167,9 +169,9 @@ GateOptions gate_options(const Parsed& parsed) {
   options.rules.compares_build = !options.against;
   options.processes = count_of(parsed, "processes", options.against ? kFewestPairs : 2, 1000);
   options.series = series_options(parsed);
-  options.strict = parsed.flags.contains("strict");
-  options.confirm = !parsed.flags.contains("no-confirm");
   options.update = parsed.flags.contains("update");
+  options.strict = parsed.flags.contains("strict") || options.update;
+  options.confirm = !parsed.flags.contains("no-confirm");
   options.output = text_of(parsed, "output");
   const std::optional<GateFormat> format = value_of<GateFormat>(parsed, "format", kGateFormats);
   options.format = format                                     ? *format
@@ -201,8 +203,8 @@ Grammar selftest_grammar() {
       "mla-bench selftest",
       "Tells what the gate finds on this machine today: this program against itself, by the same\n"
       "processes, looks and second series as gate --against, with work and wrong answers planted\n"
-      "in hidden copies of each cell. Keeps how far two processes of one program lie apart; the\n"
-      "gate then lets no cell's threshold be below three times that.\n"
+      "in hidden copies of each cell. Keeps how far two processes of one program lie apart, where\n"
+      "all came out as promised; the gate then calls no regression below three times that.\n"
       "Ends with 1 where the gate erred, with 4 where noise left it undecided.\n",
       {
           {"What to plant",

@@ -185,7 +185,9 @@ SelftestResult selftest_of(const GateResult& gate, const std::map<int, Planted>&
   return result;
 }
 
-ExitCode exit_code(const SelftestResult& result) {
+namespace {
+
+ExitCode code_of_outcomes(const SelftestResult& result) {
   const auto any = [&](auto&& is) {
     return std::any_of(result.cells.begin(), result.cells.end(), is);
   };
@@ -206,6 +208,31 @@ ExitCode exit_code(const SelftestResult& result) {
   return any([](const TriedCell& cell) { return cell.outcome == Outcome::kUndecided; })
              ? ExitCode::kInconclusive
              : ExitCode::kFine;
+}
+
+}  // namespace
+
+ExitCode exit_code(const SelftestResult& result) {
+  const ExitCode code = code_of_outcomes(result);
+  if (!result.gate.failure) {
+    return code;
+  }
+  // Of a failure before anything was tried the failure tells more.
+  return code == ExitCode::kNothingRan ? result.gate.failure->code
+                                       : first_of(result.gate.failure->code, code);
+}
+
+std::string why_no_noise(const SelftestResult& result, const SeriesOptions& series) {
+  if (exit_code(result) != ExitCode::kFine) {
+    return "not all came out as promised";
+  }
+  const SeriesOptions of_the_gate;
+  const int samples = MeasuringOptions{}.samples;
+  if (series.rounds < of_the_gate.rounds || series.samples.value_or(samples) < samples ||
+      series.warmup_s < of_the_gate.warmup_s) {
+    return "--rounds, --samples or --warmup are less than the gate's own";
+  }
+  return "";
 }
 
 std::string text_report(const SelftestResult& result) {
@@ -257,8 +284,8 @@ std::string text_report(const SelftestResult& result) {
               (cell.judged.reason.empty() ? "" : ": " + printable(cell.judged.reason)) + "\n";
     }
   }
-  for (const std::string& note : result.gate.notes) {
-    text += "  " + printable(note) + "\n";
+  if (result.gate.failure) {
+    text += "  " + printable(result.gate.failure->why) + "\n";
   }
   if (!result.noise.empty()) {
     std::vector<double> deviations;
@@ -269,7 +296,10 @@ std::string text_report(const SelftestResult& result) {
             " % in the median of " + std::to_string(deviations.size()) +
             (deviations.size() == 1 ? " cell" : " cells") + ", " +
             fixed(100 * *std::max_element(deviations.begin(), deviations.end()), 2) +
-            " % at most; kept for the gate\n";
+            " % at most; " +
+            (result.not_kept.empty() ? "kept for the gate"
+                                     : "not kept for the gate: " + result.not_kept) +
+            "\n";
   }
   return text;
 }
@@ -286,7 +316,7 @@ std::string json_report(const SelftestResult& result) {
               {"seconds", result.seconds},
               {"exit_code", static_cast<int>(exit_code(result))},
               {"cells", Json::array()},
-              {"notes", result.gate.notes}};
+              {"notes", notes_of(result.gate)}};
   for (const TriedCell& cell : result.cells) {
     Json json = to_json(cell.judged);
     json["planted"] = text_of(cell.planted);

@@ -12,6 +12,7 @@
 #include "document_reader.hpp"
 #include "errors.hpp"
 #include "gate.hpp"
+#include "options.hpp"
 #include "planted.hpp"
 
 namespace mla_bench {
@@ -64,6 +65,7 @@ struct SelftestResult {
   GateResult gate;
   std::vector<TriedCell> cells;  // in the gate's order
   std::vector<HonestNoise> noise;
+  std::string not_kept;  // why the gate does not get this noise; empty where it does
   int pairs = 0;
   double seconds = 0;
 };
@@ -73,8 +75,14 @@ SelftestResult selftest_of(const GateResult& gate, const std::map<int, Planted>&
                            const PlantedParts& parts);
 
 // kIncorrect where a cell with nothing planted is wrong, kNothingRan where not one was tried, else
-// kUnfit, kRegression where a promise was broken, kInconclusive where noise left one open.
+// kUnfit, kRegression where a promise was broken, kInconclusive where noise left one open; or the
+// series' failure, where that comes first.
 ExitCode exit_code(const SelftestResult& result);
+
+// Why the gate must not have this noise, which moves its thresholds for a month; empty where it
+// may: of a machine that was calm enough, and of processes that measured no less than the gate's
+// own.
+std::string why_no_noise(const SelftestResult& result, const SeriesOptions& series);
 
 // Tables for a terminal, or a JSON object that holds every cell.
 std::string text_report(const SelftestResult& result);

@@ -11,6 +11,23 @@
 #include "selftest.hpp"
 
 namespace mla_bench {
+namespace {
+
+// Keeps the noise of the honest copies; why not, where it does not.
+std::string keep_or_why_not(const SelftestResult& result, const SeriesOptions& series) {
+  if (const std::string why_not = why_no_noise(result, series); !why_not.empty()) {
+    return why_not;
+  }
+  std::vector<CellNoise> noise;
+  for (const HonestNoise& cell : result.noise) {
+    noise.push_back({.cell = export_name(cell.key),
+                     .device = cell.key.place.device,
+                     .deviation = cell.deviation});
+  }
+  return keep_noise(noise, utc_now()) ? "" : "neither XDG_CACHE_HOME nor HOME can be written to";
+}
+
+}  // namespace
 
 int selftest_command(const SelftestOptions& options) {
   constexpr double kAlphaOfSeries = 0.01;
@@ -41,23 +58,13 @@ int selftest_command(const SelftestOptions& options) {
   result.pairs = pairs;
   result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  if (series.failed) {
-    result.gate.notes.emplace_back(series.failed->what());
-  }
-  std::vector<CellNoise> noise;
-  for (const HonestNoise& cell : result.noise) {
-    noise.push_back({.cell = export_name(cell.key),
-                     .device = cell.key.place.device,
-                     .deviation = cell.deviation});
-  }
-  keep_noise(noise, utc_now());
+  result.not_kept = keep_or_why_not(result, options.series);
   print_result(options.json ? json_report(result) : text_report(result));
   if (options.output) {
     write_whole_file(*options.output, json_report(result));
   }
-  if (series.failed) {
-    print_note(series.failed->what());
-    return static_cast<int>(series.failed->code);
+  if (result.gate.failure) {
+    print_note(result.gate.failure->why);
   }
   return static_cast<int>(exit_code(result));
 }

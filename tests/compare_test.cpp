@@ -115,6 +115,40 @@ TEST(Compare, ReferencesByName) {
   EXPECT_THROW(reference("c.json"), UsageError);
 }
 
+TEST(Compare, ACpuWithOtherThreadsIsAnotherReference) {
+  const auto on_cpu = [](const std::string& path, int threads, double ns) {
+    Result result = timed("naive", "AMD EPYC", ns);
+    result.cell.backend = Backend::kCpu;
+    result.cell.threads = threads;
+    RecordedDocument recorded = document_of(path, {result});
+    Device device;
+    device.backend = Backend::kCpu;
+    device.uuid = device.name = "AMD EPYC";
+    recorded.document.devices = {DocumentDevice{.device = device}};
+    return recorded;
+  };
+  const std::vector documents{on_cpu("a.json", 2, 400), on_cpu("b.json", 1, 800)};
+  try {
+    compare(documents, "AMD EPYC");
+    ADD_FAILURE() << "either of two";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("'AMD EPYC, 2 threads', 'AMD EPYC, 1 thread'"),
+              std::string::npos)
+        << error.what();
+  }
+  const DocumentComparison comparison = compare(documents, "AMD EPYC, 2 threads");
+  EXPECT_EQ(comparison.cells[1].reference, 0u);
+  EXPECT_NEAR(comparison.cells[1].speed->estimate, 0.5, 1e-9);
+  EXPECT_EQ(comparison.findings.size(), 1u);
+  EXPECT_NE(render(comparison, {}, CompareFormat::kText).find("speed against AMD EPYC, 2 threads"),
+            std::string::npos);
+  // Not named, and with one document each place is told against the first too.
+  Result other = documents[1].document.cells[0];
+  RecordedDocument both = documents[0];
+  both.document.cells.push_back(other);
+  EXPECT_EQ(compare(std::vector{both}, std::nullopt).cells[1].reference, 0u);
+}
+
 TEST(Compare, ARankingFlipNeedsTwoDevices) {
   const std::vector<Result> here{timed("naive", "GPU-1", 800), timed("tiled", "GPU-1", 400)};
   const std::vector<Result> there{timed("naive", "GPU-2", 600), timed("tiled", "GPU-2", 900)};

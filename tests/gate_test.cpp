@@ -152,8 +152,16 @@ TEST(Gate, EveryCellOfEitherSideHasAVerdict) {
            Case{"wrong", {a, b}, {a, wrong}, Verdict::kIncorrect, ExitCode::kIncorrect},
            Case{"new and wrong", {a}, {a, wrong}, Verdict::kIncorrect, ExitCode::kIncorrect},
            Case{"crashed", {a, b}, {a, crashed}, Verdict::kIncorrect, ExitCode::kIncorrect},
-           Case{"no baseline",
+           Case{"once crashed", {a, crashed}, {a, b}, Verdict::kNew, ExitCode::kFine},
+           Case{"once wrong", {a, wrong}, {a, b}, Verdict::kNew, ExitCode::kFine},
+           Case{"once crashed, alone", {crashed}, {b}, Verdict::kNew, ExitCode::kIncomparable},
+           Case{"crashed as ever",
                 {a, crashed},
+                {a, crashed},
+                Verdict::kIncorrect,
+                ExitCode::kIncorrect},
+           Case{"once untrusted",
+                {a, untrusted},
                 {a, b},
                 Verdict::kIncomparable,
                 ExitCode::kIncomparable},
@@ -174,6 +182,9 @@ TEST(Gate, ThrottledProcessesMakeTheEnvironmentUnfit) {
   hot.unfit = true;
   const CellEvidence throttled = cell_of("a", {hot, hot, timed(1000)});
   EXPECT_EQ(code_of({steady("a", 1000)}, {throttled}), ExitCode::kUnfit);
+  // Whichever side it was; and what is incomparable besides comes first.
+  EXPECT_EQ(code_of({throttled}, {steady("a", 1000)}), ExitCode::kUnfit);
+  EXPECT_EQ(code_of({throttled, steady("b", 1000)}, {steady("a", 1000)}), ExitCode::kIncomparable);
   // A minority is left out.
   const CellEvidence mostly = cell_of("a", {hot, timed(1000), timed(1001), timed(1000)});
   EXPECT_EQ(code_of({steady("a", 1000)}, {mostly}), ExitCode::kFine);
@@ -290,13 +301,31 @@ TEST(Gate, AKnownNoiseRaisesTheThreshold) {
   EXPECT_EQ(verdict_on(base, steady("a", 1050), rules).threshold, rules.threshold);
   rules.noise = {{export_name(base.key), 0.02}};
   const JudgedCell judged = verdict_on(base, steady("a", 1050), rules);
-  EXPECT_EQ(judged.verdict, Verdict::kPass);
+  EXPECT_EQ(judged.verdict, Verdict::kInconclusive) << "slower by more than the gate lets through";
   EXPECT_NEAR(judged.threshold, std::expm1(0.06), 1e-12);
   EXPECT_NE(judged.reason.find("threshold is 6.18 %"), std::string::npos) << judged.reason;
   EXPECT_EQ(verdict_on(base, steady("a", 1080), rules).verdict, Verdict::kRegression);
+  EXPECT_EQ(verdict_on(base, steady("a", 1010), rules).verdict, Verdict::kPass);
+  const GateResult raised = judge(std::vector{base}, std::vector{steady("a", 1050)}, rules);
+  EXPECT_EQ(exit_code(raised, true), ExitCode::kInconclusive);
+  for (const GateFormat format : {GateFormat::kText, GateFormat::kMarkdown}) {
+    EXPECT_NE(render(raised, {}, format).find("threshold 3 %, for noise up to 6.18 % in 1 cell"),
+              std::string::npos);
+  }
   // Less noise than the threshold needs changes nothing, nor does another cell's.
   rules.noise = {{export_name(base.key), 0.001}, {"another", 1}};
   EXPECT_EQ(verdict_on(base, steady("a", 1050), rules).verdict, Verdict::kRegression);
+}
+
+// Of a selftest on a machine where nothing can be told: the gate must say that it cannot.
+TEST(Gate, NoNoiseLetsAnythingPass) {
+  const CellEvidence base =
+      cell_of("a", {timed(1000), timed(1300), timed(800), timed(1100), timed(900)});
+  for (const double noise : {0.0, 0.02, 0.5, 2.0, 1e6}) {
+    const JudgedCell judged =
+        verdict_on(base, base, {.is_paired = false, .noise = {{export_name(base.key), noise}}});
+    EXPECT_EQ(judged.verdict, Verdict::kInconclusive) << noise;
+  }
 }
 
 TEST(Gate, WhatShiftsTheAnchorsTooIsNoChange) {
@@ -417,6 +446,33 @@ TEST(GateEvidence, MergedRunsAreTheSameEvidence) {
   EXPECT_THROW(merge_runs({}), std::invalid_argument);
 }
 
+// What let the gate pass is what it keeps: a process that was not believed is in no baseline.
+TEST(GateEvidence, MergedRunsAreJudgedAsTheRunsWere) {
+  for (std::size_t bad = 0; bad < 4; ++bad) {
+    std::vector runs{run_of(1000), run_of(1001), run_of(999), run_of(1000)};
+    runs[bad] = run_of(3000);
+    runs[bad].document.cells[0].status = Status::kUntrusted;
+    runs[bad].document.cells[0].reason = "1 other process on the GPU";
+    Document whole = merge_runs(runs);
+    whole.started_at = "2026-11-29T16:03:00Z";
+    const std::vector<CellEvidence> baseline =
+        evidence_of(std::vector{document_from_text(to_text(whole), "base.json", Detail::kAll)});
+    const JudgedCell judged =
+        verdict_on(baseline[0], evidence_of(runs)[0], {.compares_build = false});
+    EXPECT_EQ(name_of(judged.verdict), name_of(Verdict::kPass)) << bad << ": " << judged.reason;
+    EXPECT_EQ(judged.baseline_processes, 3) << bad;
+    EXPECT_EQ(whole.cells[0].rounds.size(), 6u) << bad;
+  }
+  // A cell that never passed stays what it was.
+  std::vector skipped{run_of(1000), run_of(1000)};
+  for (RecordedDocument& run : skipped) {
+    run.document.cells[0].status = Status::kSkipped;
+    run.document.cells[0].rounds.clear();
+    run.document.cells[0].summary.reset();
+  }
+  EXPECT_EQ(merge_runs(skipped).cells[0].status, Status::kSkipped);
+}
+
 TEST(GateEvidence, AnchorsAreThoseOfTheProcess) {
   RecordedDocument run = run_of(1000);
   run.document.cells[0].rounds.back().anchors =
@@ -473,6 +529,49 @@ TEST(GateReport, EveryFormatHoldsEveryVerdict) {
   EXPECT_NEAR(json["cells"][0]["change"]["ratio"].get<double>(), 1.1, 1e-9);
   const std::string junit = render(result, heading, GateFormat::kJunit);
   EXPECT_NE(junit.find("tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\""), std::string::npos);
+}
+
+TEST(GateReport, ACpuIsToldWithItsThreads) {
+  std::vector<CellEvidence> cells;
+  for (const int threads : {1, 2}) {
+    cells.push_back(steady("a", 1000));
+    cells.back().key.place = {.backend = Backend::kCpu, .device = "AMD EPYC", .threads = threads};
+    cells.back().device_name = "AMD EPYC";
+  }
+  const std::string text = render(judge(cells, cells, {}), {}, GateFormat::kText);
+  EXPECT_NE(text.find("a        AMD EPYC, 1 thread "), std::string::npos) << text;
+  EXPECT_NE(text.find("a        AMD EPYC, 2 threads "), std::string::npos) << text;
+}
+
+TEST(GateReport, AProcessThatFailedIsInTheCodeAndInEveryFormat) {
+  GateResult result = judge(std::vector{steady("a", 1000)}, std::vector{steady("a", 1000)}, {});
+  const GateHeading heading{.baseline = "old", .candidate = "new", .strict = false};
+  result.failure = {.why = "'old' was ended by signal 11", .code = ExitCode::kIncomparable};
+  EXPECT_EQ(exit_code(result, false), ExitCode::kIncomparable);
+  for (const GateFormat format : kGateFormats) {
+    EXPECT_NE(render(result, heading, format).find("signal 11"), std::string::npos)
+        << name_of(format);
+  }
+  const Json json = parse_json(render(result, heading, GateFormat::kJson), "the report");
+  EXPECT_EQ(json["exit_code"], 5);
+  EXPECT_EQ(json["notes"].size(), 1u);
+  const std::string junit = render(result, heading, GateFormat::kJunit);
+  EXPECT_NE(junit.find("tests=\"2\" failures=\"0\" errors=\"1\""), std::string::npos) << junit;
+
+  // Of two codes the one that the table of design puts first; what a GPU that is not there leaves
+  // missing is no finding.
+  const GateResult missing = judge(std::vector{steady("a", 1000)}, {}, {});
+  for (const auto& [failed, code] : {std::pair{ExitCode::kUsage, ExitCode::kUsage},
+                                     std::pair{ExitCode::kNothingRan, ExitCode::kNothingRan},
+                                     std::pair{ExitCode::kIncorrect, ExitCode::kIncorrect}}) {
+    result = missing;
+    result.failure = {.why = "", .code = failed};
+    EXPECT_EQ(exit_code(result, false), code);
+  }
+  result = judge(std::vector{steady("a", 1000)},
+                 std::vector{cell_of("a", {without_time(Status::kIncorrect, "wrong")})}, {});
+  result.failure = {.why = "", .code = ExitCode::kNothingRan};
+  EXPECT_EQ(exit_code(result, false), ExitCode::kIncorrect);
 }
 
 // ---- error rates --------------------------------------------------------------------------------

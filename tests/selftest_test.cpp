@@ -105,6 +105,19 @@ TEST(Selftest, ExitCodes) {
   EXPECT_EQ(code(kSkipped, kSkipped, kSkipped), ExitCode::kNothingRan);
 }
 
+TEST(Selftest, AFailedProcessIsInTheCodeThatTheReportSays) {
+  SelftestResult result = result_of(Verdict::kPass, Verdict::kPass, Verdict::kIncorrect);
+  result.gate.failure = {.why = "the candidate was killed", .code = ExitCode::kIncorrect};
+  EXPECT_EQ(exit_code(result), ExitCode::kIncorrect);
+  const Json json = parse_json(json_report(result), "the report");
+  EXPECT_EQ(json["exit_code"], 3);
+  EXPECT_EQ(json["notes"][0], "the candidate was killed");
+  EXPECT_NE(text_report(result).find("the candidate was killed"), std::string::npos);
+  result = result_of(Verdict::kSkipped, Verdict::kSkipped, Verdict::kSkipped);
+  result.gate.failure = {.why = "", .code = ExitCode::kIncomparable};
+  EXPECT_EQ(exit_code(result), ExitCode::kIncomparable);
+}
+
 TEST(Selftest, NoiseIsThatOfTheHonestCopy) {
   const SelftestResult result =
       result_of(Verdict::kPass, Verdict::kRegression, Verdict::kIncorrect);
@@ -113,12 +126,34 @@ TEST(Selftest, NoiseIsThatOfTheHonestCopy) {
   EXPECT_EQ(result.noise[0].deviation, 0.001);
 }
 
+TEST(Selftest, TheGateGetsTheNoiseOfASoundSelftestAlone) {
+  const SelftestResult sound = result_of(Verdict::kPass, Verdict::kRegression, Verdict::kIncorrect);
+  EXPECT_EQ(why_no_noise(sound, {}), "");
+  EXPECT_EQ(why_no_noise(sound, {.rounds = 5, .samples = 31, .warmup_s = 1}), "");
+  for (const SeriesOptions& less :
+       {SeriesOptions{.rounds = 1}, SeriesOptions{.samples = 5}, SeriesOptions{.warmup_s = 0}}) {
+    EXPECT_NE(why_no_noise(sound, less).find("less than the gate's own"), std::string::npos);
+  }
+  SelftestResult failed = sound;
+  failed.gate.failure = {.why = "", .code = ExitCode::kIncomparable};
+  for (const SelftestResult& unsound :
+       {result_of(Verdict::kInconclusive, Verdict::kRegression, Verdict::kIncorrect),
+        result_of(Verdict::kPass, Verdict::kInconclusive, Verdict::kIncorrect),
+        result_of(Verdict::kPass, Verdict::kPass, Verdict::kIncorrect), failed}) {
+    EXPECT_EQ(why_no_noise(unsound, {}), "not all came out as promised");
+  }
+}
+
 TEST(Selftest, ReportsTellWhatBroke) {
   const SelftestResult result = result_of(Verdict::kPass, Verdict::kPass, Verdict::kIncorrect);
   const std::string text = text_report(result);
   for (const char* part : {"+5.00 % work", "one wrong element", "BROKEN", "+5.02 %", "0.10 %"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   }
+  EXPECT_NE(text.find("% at most; kept for the gate\n"), std::string::npos) << text;
+  SelftestResult not_kept = result;
+  not_kept.not_kept = "so";
+  EXPECT_NE(text_report(not_kept).find("; not kept for the gate: so\n"), std::string::npos);
   const Json json = parse_json(json_report(result), "the report");
   EXPECT_EQ(json["exit_code"], 1);
   EXPECT_EQ(json["cells"][1]["finding"], "broken");

@@ -286,8 +286,9 @@ class Files(ExportCase):
         self.ends_with_one_line(done, USAGE, "stdout")
 
     def test_the_same_cell_twice(self):
-        copied = self.folder / "b.json"
-        copied.write_bytes(HEADLINE.read_bytes())
+        again = json.loads(HEADLINE.read_text(encoding="utf-8"))
+        again["started_at"] = "2026-11-30T00:00:00Z"
+        (self.folder / "b.json").write_text(json.dumps(again), encoding="utf-8")
         done = self.run_program("export", str(HEADLINE), "b.json", "--to", "gha")
         self.ends_with_one_line(done, USAGE, "'b.json'", "both have", "kv_up/naive")
         done = self.run_program("export", str(HEADLINE), "b.json", "--to", "csv")

@@ -186,12 +186,37 @@ class Recorded(GateCase):
         report = self.gate("--baseline", "d.json", *candidates, "--allow-environment")
         self.assertIn("allowed: driver", report["cells"][0]["reason"])
         # A wrong output.
-        wrong = copy.deepcopy(good)
+        wrong = json.loads(REPEATS[1].read_text(encoding="utf-8"))
         wrong["cells"][0].update(status="incorrect", reason="k[0] is 1")
         report = self.gate(
             "--baseline", REPEATS[0], *candidates, self.write("w.json", wrong), code=INCORRECT
         )
         self.assertEqual(report["cells"][0]["verdict"], "incorrect")
+
+
+    def test_a_copy_of_a_run_is_not_a_second_run(self):
+        for name in ("a.json", "b.json"):
+            self.write(name, REPEATS[0].read_text(encoding="utf-8"))
+        (self.folder / "link.json").symlink_to("a.json")
+        other = str(REPEATS[1])
+        # A merged baseline, and a run that is in it.
+        whole = json.loads(REPEATS[0].read_text(encoding="utf-8"))
+        more = json.loads(REPEATS[2].read_text(encoding="utf-8"))
+        for cell, added in zip(whole["cells"], more["cells"], strict=True):
+            cell["rounds"] += [{**measured, "process": 1} for measured in added["rounds"]]
+        self.write("merged.json", whole)
+        for arguments in (
+            ["gate", "--baseline", "a.json", "./a.json"],
+            ["gate", "--baseline", "a.json,./a.json", other],
+            ["gate", "--baseline", other, "a.json", "b.json"],
+            ["gate", "--baseline", "a.json", "link.json"],
+            ["gate", "--baseline", "merged.json", other, "a.json"],
+            ["compare", "a.json", "./a.json"],
+            ["compare", "a.json", "b.json"],
+        ):
+            with self.subTest(arguments=arguments):
+                done = self.run_program(*arguments)
+                self.ends_with_one_line(done, USAGE, "holds the measurements of", "a.json")
 
 
 class Options(GateCase):
@@ -202,7 +227,7 @@ class Options(GateCase):
             (["--baseline", base, "--against", "x"], "one of them"),
             (["--against", "x", base], "leave out"),
             (["--baseline", base, "--variant", "tiled"], "--variant", "--against"),
-            (["--baseline", base, base], "is the baseline and the candidate"),
+            (["--baseline", base, base], "is named twice"),
             (["--baseline", base, "--threshold", "0"], "--threshold", "0.1"),
             (["--baseline", base, "--threshold", "nan"], "--threshold"),
             (["--baseline", base, "--output", "report.pdf"], "--output", ".xml"),
@@ -318,6 +343,15 @@ class Measured(GateCase):
         self.ends(report, INCOMPARABLE)
         self.assertIn("signal 11", report.stderr)
         self.assertIn("signal 11", (self.folder / "r.json").read_text(encoding="utf-8"))
+        # One that dies when there is evidence already: the report says what the process ends with.
+        flaky = self.program(
+            "flaky",
+            f'echo >>"{self.folder}/starts"',
+            f'test "$(wc -l <"{self.folder}/starts")" -lt 3 || kill -SEGV $$',
+            f'exec "{harness.PROGRAM}" "$@"',
+        )
+        report = self.gate("--against", flaky, *CELLS, *QUICK, code=INCOMPARABLE)
+        self.assertIn("signal 11", report["notes"][0])
         hang = self.program("hang", "sleep 1000")
         done = self.run_program("gate", "--against", hang, *CELLS, "--timeout", "1")
         self.ends(done, INCOMPARABLE)
@@ -352,9 +386,9 @@ class Measured(GateCase):
         lax = ["--threshold", "1000", *QUICK]
         for _ in range(5):  # a busy machine may leave it inconclusive, which is as it should be
             done = self.run_program("gate", "--baseline", "base.json", "--update", *lax)
-            self.ends(done, 0)
-            if "is inconclusive" not in done.stderr:
+            if done.returncode != INCONCLUSIVE:
                 break
+        self.ends(done, 0)
         self.assertIn("wrote the baseline base.json from 5 processes", done.stderr)
         document = self.document(self.folder / "base.json")
         self.assertEqual(document["argv"][:2], ["mla-bench", "gate"])
@@ -374,6 +408,25 @@ class Measured(GateCase):
         self.ends(done, REGRESSION)
         self.assertIn("stays as it is", done.stderr)
         self.assertEqual((self.folder / "fast.json").read_bytes(), before)
+
+    def test_an_update_that_writes_nothing_does_not_end_with_0(self):
+        made = self.run_program("run", *CELLS, "--rounds", "2", "--json", "base.json")
+        self.ends(made, 0)
+        # Rounds that lie far apart, as two processes: noise hides whatever the candidate is.
+        document = json.loads((self.folder / "base.json").read_text(encoding="utf-8"))
+        first, second = document["cells"][0]["rounds"]
+        second["process"] = 1
+        second["samples_ns"] = [1e6 * ns for ns in second["samples_ns"]]
+        self.write("base.json", document)
+        before = (self.folder / "base.json").read_bytes()
+        words = ["gate", "--baseline", "base.json", *QUICK, "--processes", "2", "--output", "r.json"]
+        self.ends(self.run_program(*words), 0)
+        done = self.run_program(*words, "--update")
+        self.ends(done, INCONCLUSIVE)
+        self.assertIn("stays as it is", done.stderr)
+        report = harness.parse_document((self.folder / "r.json").read_text(encoding="utf-8"))
+        self.assertEqual(report["exit_code"], INCONCLUSIVE)
+        self.assertEqual((self.folder / "base.json").read_bytes(), before)
 
     def test_the_cells_of_the_baseline_are_run(self):
         shapes = "--batch 1 --seq 8 --model-dim 16 --rank 4,5 --kv-heads 2 --head-dim 8".split()

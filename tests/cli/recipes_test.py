@@ -65,6 +65,27 @@ class Recipes(harness.CliTest):
                         self.assertIn(f" {option} ", known, f"{name}: {line}")
         self.assertEqual(gates, 4)
 
+    def test_a_new_baseline_is_measured_though_there_is_an_old_one(self):
+        (text,) = [text for _, text in commands() if "--update" in text]
+        (self.folder / "scripts").mkdir()
+        stand_in = self.folder / "scripts" / "run"
+        stand_in.write_text(
+            "#!/bin/sh\nmkdir -p build/gate\n"
+            'if test "$1" = gate; then cp "$BASELINE" judged; exit "${GATE:-0}"; fi\n'
+            'for last; do :; done; echo new >"$last"\n'
+        )
+        stand_in.chmod(0o755)
+        for gate, code in (("0", 0), ("5", 5)):
+            (self.folder / "base.json").write_text("of another GPU\n")
+            done = subprocess.run(
+                ["bash", "-e", "-c", text],
+                cwd=self.folder,
+                env=self.environment(BASELINE="base.json", GATE=gate),
+                check=False,
+            )
+            self.assertEqual(done.returncode, code)
+            self.assertEqual((self.folder / "judged").read_text(), "new\n")
+
     def test_events_are_not_pasted_into_the_shell(self):
         for name, text in commands():
             self.assertNotIn("${{", text, name)

@@ -60,8 +60,19 @@ class Selftest(harness.CliTest):
             done = self.run_program(*command, str(candidates[0]))
             self.ends_with_one_line(done, USAGE, "selftest", candidates[0].name)
 
+    def noise_words(self, *arguments, **changes):
+        """What it says of the noise, of processes that measure as the gate's own unless told."""
+        done = self.run_program(
+            *["selftest", *CELLS, "--plant", "nothing", "--threshold", "300", "--quiet"],
+            *["--processes", "5", "--times-only", *arguments],
+            env={**self.environment(), **changes},
+            timeout=200,
+        )
+        self.ends(done, FINE)
+        return done.stdout.splitlines()[-1]
+
     def test_the_noise_is_kept_and_raises_the_gates_threshold(self):
-        self.selftest("--threshold", "300", "--plant", "nothing")
+        self.assertIn("; kept for the gate", self.noise_words())
         (path,) = (self.folder / "cache" / "mla-bench").glob("noise-*.json")
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         ((name, entry),) = cells.items()
@@ -76,6 +87,13 @@ class Selftest(harness.CliTest):
         (cell,) = harness.parse_document(done.stdout)["cells"]
         self.assertGreater(cell["threshold"], 100)
         self.assertIn("by selftest", cell["reason"])
+
+    def test_noise_that_is_not_kept(self):
+        words = self.noise_words("--rounds", "1", "--samples", "5", "--warmup", "0")
+        self.assertIn("; not kept for the gate: --rounds, --samples or --warmup are less", words)
+        self.assertEqual(list(self.folder.glob("cache/mla-bench/noise-*")), [])
+        words = self.noise_words(XDG_CACHE_HOME="/proc/none")
+        self.assertIn("; not kept for the gate: neither XDG_CACHE_HOME nor HOME", words)
 
     def test_text(self):
         done = self.run_program(
