@@ -87,7 +87,7 @@ std::vector<OptionRow> input_rows() {
   return {
       {"inputs", "KIND", "normal, positive or exact (default: normal)"},
       {"seed", "N", "of generated inputs (default: 0)"},
-      {"input", "FILE", "safetensors file with hidden, w_down, w_up_k, w_up_v"},
+      {"input", "FILE", "safetensors file with hidden, w_down, w_up_k, w_up_v", FileUse::kRead},
   };
 }
 

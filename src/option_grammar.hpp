@@ -30,11 +30,15 @@ struct Parsed {
   }
 };
 
+// What a command does with the file, or files, that an option names.
+enum class FileUse { kNone, kRead, kWritten };
+
 // One option of a command; `value` is what --help calls its value, null for a flag.
 struct OptionRow {
   const char* name;
   const char* value;
   std::string help;
+  FileUse file = FileUse::kNone;
 };
 
 // Title of the options that --help leaves out.

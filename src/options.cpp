@@ -78,36 +78,36 @@ std::string words_of(const NamedFile& file) {
          "'";
 }
 
-// The files that a command reads, whichever it is.
-std::vector<NamedFile> read_files(const Parsed& parsed) {
+std::vector<NamedFile> named_files(const Grammar& grammar, const Parsed& parsed, FileUse use) {
   std::vector<NamedFile> files;
-  for (const std::string& path : parsed.unmatched) {
-    files.push_back({.option = "", .path = path});
-  }
-  for (const std::string& path : list_of(parsed, "baseline")) {
-    files.push_back({.option = "baseline", .path = path});
-  }
-  for (const std::string option : {"against", "input"}) {
-    if (const std::optional<std::string> path = text_of(parsed, option)) {
-      files.push_back({.option = option, .path = *path});
+  for (const OptionGroup& group : grammar.groups) {
+    for (const OptionRow& row : group.rows) {
+      if (row.file == use && parsed.has(row.name)) {
+        const bool is_list = row.value == std::string_view("LIST");
+        for (const std::string& path :
+             is_list ? list_of(parsed, row.name) : std::vector{*text_of(parsed, row.name)}) {
+          files.push_back({.option = row.name, .path = path});
+        }
+      }
     }
   }
   return files;
 }
 
 // What is written must be neither read nor written a second time: it would be lost.
-void refuse_lost_files(const Parsed& parsed) {
-  std::vector<NamedFile> files = read_files(parsed);
-  for (const std::string option : {"json", "output", "save"}) {
-    const std::optional<std::string> path = text_of(parsed, option);
-    if (!path || *path == "-") {
+void refuse_lost_files(const Grammar& grammar, const Parsed& parsed) {
+  std::vector<NamedFile> files = named_files(grammar, parsed, FileUse::kRead);
+  for (const std::string& path : parsed.unmatched) {
+    files.push_back({.option = "", .path = path});
+  }
+  for (const NamedFile& written : named_files(grammar, parsed, FileUse::kWritten)) {
+    if (written.path == "-") {
       continue;
     }
-    const NamedFile written{.option = option, .path = *path};
     for (const NamedFile& other : files) {
       // The tensors of --input are read before those of --save are written.
-      const bool may_be = option == "save" && other.option == "input";
-      if (!may_be && is_same_file(*path, other.path)) {
+      const bool may_be = written.option == "save" && other.option == "input";
+      if (!may_be && is_same_file(written.path, other.path)) {
         throw UsageError(words_of(written) + " is the file of " + words_of(other) +
                          ", which would be lost: name another");
       }
@@ -147,7 +147,7 @@ Options parse_options(std::span<const char* const> argv) {
                      "': options begin with --, commands are " + join(command_names(), ", "));
   }
   Options options = found->options(parsed);
-  refuse_lost_files(parsed);
+  refuse_lost_files(grammar, parsed);
   return options;
 }
 

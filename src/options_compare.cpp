@@ -67,7 +67,7 @@ Grammar export_grammar() {
           {"Output",
            {
                {"to", "FORMAT", "one of the above"},
-               {"output", "FILE", "- for stdout (default: -)"},
+               {"output", "FILE", "- for stdout (default: -)", FileUse::kWritten},
                {"no-aggregates", nullptr, "gbench: rounds only, no mean, median, stddev and cv"},
                kHelp,
            }},

@@ -111,8 +111,9 @@ Grammar gate_grammar() {
       {
           {"Against what",
            {
-               {"baseline", "LIST", "documents of mla-bench run or of gate --update"},
-               {"against", "PROGRAM", "the mla-bench of before"},
+               {"baseline", "LIST", "documents of mla-bench run or of gate --update",
+                FileUse::kRead},
+               {"against", "PROGRAM", "the mla-bench of before", FileUse::kRead},
                {"allow-environment", nullptr,
                 "compare though device, driver, clocks or build differ, and say how"},
            }},
@@ -129,7 +130,8 @@ Grammar gate_grammar() {
           {"Output",
            {
                {"output", "FILE",
-                "write the report there too: .md, .xml (JUnit), .json, .txt, or as --format says"},
+                "write the report there too: .md, .xml (JUnit), .json, .txt, or as --format says",
+                FileUse::kWritten},
                {"format", "NAME", "text, md, junit or json (default: text)"},
                {"update", nullptr,
                 "write what was measured as the baseline, if all is well: with --strict, so that 0 "
@@ -222,7 +224,7 @@ Grammar selftest_grammar() {
            with(series_rows(), {"processes", "N", "most of each program, 5 or more (default: 9)"})},
           {"Output",
            {
-               {"output", "FILE", "write the report there as JSON too"},
+               {"output", "FILE", "write the report there as JSON too", FileUse::kWritten},
                {"format", "NAME", "text or json (default: text)"},
                kHelp,
            }},

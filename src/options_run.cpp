@@ -36,8 +36,9 @@ Grammar run_grammar() {
       {
           {"What to run", cell_rows()},
           {kProblemTitle, problem_rows()},
-          {"Inputs", with(input_rows(),
-                          {"save", "FILE", "write inputs and kv of the one cell as safetensors"})},
+          {"Inputs",
+           with(input_rows(), {"save", "FILE", "write inputs and kv of the one cell as safetensors",
+                               FileUse::kWritten})},
           {"Measuring",
            {
                {"time-budget", "SECONDS", "for the whole run (default: 60)"},
@@ -58,7 +59,8 @@ Grammar run_grammar() {
            }},
           {"Output",
            {
-               {"json", "FILE", "the document's file, - for stdout (default: results/local/)"},
+               {"json", "FILE", "the document's file, - for stdout (default: results/local/)",
+                FileUse::kWritten},
                {"reference", "VARIANT", "tell speed against this variant (default: the slowest)"},
                {"strict", nullptr, "end with 4 where a time cannot be trusted"},
                {"quiet", nullptr, "no table and no progress"},

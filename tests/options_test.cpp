@@ -306,7 +306,7 @@ TEST(Options, WhatIsWrittenIsNothingElseThatIsNamed) {
   parse(export_to("c.json"));
   parse(export_to("no/b.json"));
   parse(export_to("-"));
-  EXPECT_SAYS(refusal({"--save", "x", "--json", "./x"}), "--save 'x' is the file of --json './x'");
+  EXPECT_SAYS(refusal({"--save", "x", "--json", "./x"}), "--json './x' is the file of --save 'x'");
   EXPECT_SAYS(refusal({"--input", "a,b", "--json", "a,b"}), "the file of --input 'a,b'");
   parse({"--input", "x", "--save", "x"});
   EXPECT_SAYS(refusal({"gate", "--baseline", "a.json,b.json", "--output", "b.json"}),
