@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "cuda/launch.cuh"
 #include "cuda/shared_operands.cuh"
@@ -54,13 +55,23 @@ __device__ inline int rank_of_up_row(int row) {
   return tile / 2 * 16 + position * 2 + tile % 2;
 }
 
-// Where a block begins to copy `count` of something that all blocks want: each at one of sixteen
-// places, so that they do not all ask the same part of the L2 cache at the same time. H200, bf16:
-// 8192 rows in 6.3 us instead of 6.9.
-__device__ inline int first_to_copy(int count) {
-  constexpr int kPlaces = 16;
-  return static_cast<int>(blockIdx.x) % kPlaces * (count / kPlaces);
-}
+// The order in which a block takes `count` of something that all blocks want: each begins at one of
+// sixteen places and goes round, so that they do not all ask the same part of the L2 cache at the
+// same time. H200, bf16: 8192 rows in 6.3 us instead of 6.9.
+class CopyOrder {
+ public:
+  __device__ explicit CopyOrder(int count)
+      : count_(count), first_(static_cast<int>(blockIdx.x) % kPlaces * (count / kPlaces)) {}
+
+  // The i-th, i below count.
+  __device__ int at(int i) const { return i + first_ < count_ ? i + first_ : i + first_ - count_; }
+
+ private:
+  static constexpr int kPlaces = 16;
+
+  int count_;
+  int first_;
+};
 
 // Starts the copy of w_down (depth, MaxRank) by `threads` threads, zeros beyond the matrix.
 template <Math M, int MaxRank>
@@ -71,9 +82,9 @@ __device__ void copy_w_down(Piece* to, const Arguments<StoredElement<M>>& args, 
   const int model_dim = static_cast<int>(args.model_dim);
   const int rank = static_cast<int>(args.rank);
   const int count = depth * kPieces;
-  const int shift = first_to_copy(count);
+  const CopyOrder order(count);
   for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) {
-    const int at = i + shift < count ? i + shift : i + shift - count;
+    const int at = order.at(i);
     const int k = at / kPieces;
     const int piece = at % kPieces;
     const bool is_valid = k < model_dim && piece * Weights::kPiece < rank;
@@ -89,9 +100,9 @@ __device__ void copy_w_up(Piece* to, const Arguments<StoredElement<M>>& args, in
   const int columns = static_cast<int>(args.columns);
   const int pitch = right_pitch<M>(2 * columns);
   const int half_pieces = columns / Weights::kPiece;
-  const int shift = first_to_copy(MaxRank);
+  const CopyOrder order(MaxRank);
   for (int i = static_cast<int>(threadIdx.x) / 32; i < MaxRank; i += warps) {
-    const int k = i + shift < MaxRank ? i + shift : i + shift - MaxRank;
+    const int k = order.at(i);
     const bool is_valid = k < args.rank;
     const int row = is_valid ? k * columns : 0;
     for (int piece = static_cast<int>(threadIdx.x) % 32; piece < 2 * half_pieces; piece += 32) {
@@ -102,6 +113,62 @@ __device__ void copy_w_up(Piece* to, const Arguments<StoredElement<M>>& args, in
     }
   }
 }
+
+// Weights as they are, in a block's shared memory: w_down, and behind it w_up_k | w_up_v. Those of
+// TF32 are rounded in place.
+template <Math M, int MaxRank>
+class CopiedWeights {
+ public:
+  static constexpr std::string_view kName = "weights resident";
+
+  static std::int64_t pieces(const Problem& problem, std::int64_t depth) {
+    return ResidentWeights<M, MaxRank>::pieces(problem, depth);
+  }
+
+  __device__ CopiedWeights(Piece* shared, const Arguments<StoredElement<M>>& args, int depth)
+      : args_(args),
+        depth_(depth),
+        up_pitch_(right_pitch<M>(2 * static_cast<int>(args.columns))),
+        w_down_(shared),
+        w_up_(shared + depth * kDownPitch) {}
+
+  __device__ Piece* end() const { return w_up_ + MaxRank * up_pitch_; }
+
+  template <int Warps>
+  __device__ void start_copies() const {
+    copy_w_down<M, MaxRank>(w_down_, args_, depth_, 32 * Warps);
+    copy_w_up<M, MaxRank>(w_up_, args_, Warps);
+  }
+
+  // The weights are there for every warp of the block. To be called by all of them, each when its
+  // own copies are there.
+  template <int Warps>
+  __device__ void finish() const {
+    __syncthreads();
+    if constexpr (kIsRounded) {
+      for (Piece* piece = w_down_ + threadIdx.x; piece < end(); piece += 32 * Warps) {
+        *piece = make_uint4(round_to_tf32(piece->x), round_to_tf32(piece->y),
+                            round_to_tf32(piece->z), round_to_tf32(piece->w));
+      }
+      __syncthreads();
+    }
+  }
+
+  __device__ auto down(int lane) const {
+    return RightTile<M, kIsRounded>(w_down_, kDownPitch, lane);
+  }
+  __device__ auto up(int lane) const { return RightTile<M, kIsRounded>(w_up_, up_pitch_, lane); }
+
+ private:
+  static constexpr int kDownPitch = ResidentWeights<M, MaxRank>::kDownPitch;
+  static constexpr bool kIsRounded = M == Math::kTf32;  // once here instead of at every use
+
+  const Arguments<StoredElement<M>>& args_;
+  int depth_;
+  int up_pitch_;
+  Piece* w_down_;
+  Piece* w_up_;
+};
 
 // The first product's sums as left operands of the second; `total(tile, at)` is this lane's sum.
 template <Math M, int Tiles, int Steps, typename Total>

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "cuda/resident_weights.cuh"
 
@@ -70,10 +71,10 @@ class SplitWeights {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int down_pairs = down_steps_ * (kDownTiles / 2);
     const int pairs = sets() / 2;
-    const int shift = first_to_copy(pairs);
+    const CopyOrder order(pairs);
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x) / 32; i < pairs; i += Warps) {
-      const int pair = i + shift < pairs ? i + shift : i + shift - pairs;
+      const int pair = order.at(i);
       float2 values[kRightWords<M>];
       if (pair < down_pairs) {
         load_down(values, pair, lane);
@@ -95,8 +96,8 @@ class SplitWeights {
   }
 
  private:
-  static constexpr int kDownTiles = MaxRank / kStepColumns;
-  static constexpr int kUpSteps = MaxRank / kStepDepth<M>;
+  static constexpr int kDownTiles = ResidentWeights<M, MaxRank>::kDownTiles;
+  static constexpr int kUpSteps = ResidentWeights<M, MaxRank>::kUpSteps;
   static constexpr int kSetPieces = 32 + 32 / 2;
   static_assert(kRightWords<M> == 4 && kDownTiles % 2 == 0);
 

@@ -13,7 +13,7 @@
 // H200, 256 / 48 / 128, hot, us for fp32 / bf16:
 //   4096 rows   panel of 32   7.7 /  5.4   cluster   9.9 / 6.6   streamed  11.9 / 6.9
 //   8192 rows   panel of 64  12.0 /  6.4                         streamed  12.3 / 6.8
-// Of this, blocks that begin to copy the weights at different places (first_to_copy) gave bf16
+// Of this, blocks that begin to copy the weights at different places (CopyOrder) gave bf16
 // 0.2 and 0.5. No faster than streamed: a panel of 128 at 16384 rows, two warps a row tile.
 #pragma once
 

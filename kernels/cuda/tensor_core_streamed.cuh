@@ -19,68 +19,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
 #include "cuda/resident_weights.cuh"
 #include "cuda/split_weights.cuh"
 
 namespace mla_bench::cuda {
-
-// Weights as they are: w_down, and behind it w_up_k | w_up_v. Those of TF32 are rounded in place.
-template <Math M, int MaxRank>
-class CopiedWeights {
- public:
-  static constexpr std::string_view kName = "weights resident";
-
-  static std::int64_t pieces(const Problem& problem, std::int64_t depth) {
-    return ResidentWeights<M, MaxRank>::pieces(problem, depth);
-  }
-
-  __device__ CopiedWeights(Piece* shared, const Arguments<StoredElement<M>>& args, int depth)
-      : args_(args),
-        depth_(depth),
-        up_pitch_(right_pitch<M>(2 * static_cast<int>(args.columns))),
-        w_down_(shared),
-        w_up_(shared + depth * kDownPitch) {}
-
-  __device__ Piece* end() const { return w_up_ + MaxRank * up_pitch_; }
-
-  template <int Warps>
-  __device__ void start_copies() const {
-    copy_w_down<M, MaxRank>(w_down_, args_, depth_, 32 * Warps);
-    copy_w_up<M, MaxRank>(w_up_, args_, Warps);
-  }
-
-  // The weights are there for every warp of the block. To be called by all of them, each when its
-  // own copies are there.
-  template <int Warps>
-  __device__ void finish() const {
-    __syncthreads();
-    if constexpr (kIsRounded) {
-      for (Piece* piece = w_down_ + threadIdx.x; piece < end(); piece += 32 * Warps) {
-        *piece = make_uint4(round_to_tf32(piece->x), round_to_tf32(piece->y),
-                            round_to_tf32(piece->z), round_to_tf32(piece->w));
-      }
-      __syncthreads();
-    }
-  }
-
-  __device__ auto down(int lane) const {
-    return RightTile<M, kIsRounded>(w_down_, kDownPitch, lane);
-  }
-  __device__ auto up(int lane) const { return RightTile<M, kIsRounded>(w_up_, up_pitch_, lane); }
-
- private:
-  static constexpr int kDownPitch = ResidentWeights<M, MaxRank>::kDownPitch;
-  static constexpr bool kIsRounded = M == Math::kTf32;  // once here instead of at every use
-
-  const Arguments<StoredElement<M>>& args_;
-  int depth_;
-  int up_pitch_;
-  Piece* w_down_;
-  Piece* w_up_;
-};
 
 template <Math M, int MaxRank, bool IsSplit>
 struct StreamedPlan {
