@@ -16,8 +16,7 @@ std::string device_name(const Cell& cell, const std::vector<Device>& devices) {
       continue;
     }
     if (cell.backend == Backend::kCpu) {
-      return printable(device.name) + ", " + std::to_string(cell.threads) +
-             (cell.threads == 1 ? " thread" : " threads");
+      return place_words(printable(device.name), key_of(cell).place);
     }
     const bool has_twin = std::any_of(devices.begin(), devices.end(), [&](const Device& other) {
       return other.name == device.name && other.uuid != device.uuid;

@@ -200,6 +200,7 @@ int run_command(const RunOptions& options, std::span<const char* const> argv) {
   for (const Device& device : devices.devices) {
     document.devices.push_back({.device = device});
   }
+  // A path that cannot be written fails now, not after the measurements.
   const std::string path =
       options.json ? *options.json
                    : write_new_file(default_document_path(started_at), to_text(document));
@@ -208,7 +209,9 @@ int run_command(const RunOptions& options, std::span<const char* const> argv) {
       write_whole_file(path, to_text(document));
     }
   };
-  save();  // a path that cannot be written fails now, not after the measurements
+  if (options.json) {
+    save();
+  }
 
   const auto save_at_times = [&save, next = Clock::time_point()]() mutable {
     const Clock::time_point begin = Clock::now();

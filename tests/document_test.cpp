@@ -2,8 +2,6 @@
 #include "document.hpp"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +17,7 @@
 
 #include "errors.hpp"
 #include "example_result.hpp"
+#include "full_disk.hpp"
 #include "json.hpp"
 #include "output_file.hpp"
 
@@ -211,14 +210,10 @@ TEST(WholeFile, AnUnwritableFolderIsLeftAsItWas) {
 TEST(WholeFile, AFullDiskLeavesTheOldFile) {
   const Folder folder;
   write_whole_file(folder.at("a.json"), "old");
-  rlimit before = {};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto handler = signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{.rlim_cur = 1000, .rlim_max = before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  EXPECT_THROW(write_whole_file(folder.at("a.json"), std::string(100'000, 'x')), UsageError);
-  setrlimit(RLIMIT_FSIZE, &before);
-  signal(SIGXFSZ, handler);
+  {
+    const FullDisk full;
+    EXPECT_THROW(write_whole_file(folder.at("a.json"), std::string(100'000, 'x')), UsageError);
+  }
   EXPECT_EQ(contents(folder.at("a.json")), "old");
   EXPECT_EQ(folder.names(), Words{"a.json"});
 }
@@ -250,14 +245,10 @@ TEST(NewFile, IsNobodyElsesThoughManyAskAtOnce) {
 
 TEST(NewFile, LeavesNothingWhereItFails) {
   const Folder folder;
-  rlimit before = {};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto handler = signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{.rlim_cur = 1000, .rlim_max = before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  EXPECT_THROW(write_new_file(folder.at("a.json"), std::string(100'000, 'x')), UsageError);
-  setrlimit(RLIMIT_FSIZE, &before);
-  signal(SIGXFSZ, handler);
+  {
+    const FullDisk full;
+    EXPECT_THROW(write_new_file(folder.at("a.json"), std::string(100'000, 'x')), UsageError);
+  }
   EXPECT_EQ(folder.names(), Words{});
   EXPECT_THROW(write_new_file("/proc/a.json", "text"), UsageError);
 }
