@@ -23,6 +23,7 @@ std::vector<TextTable::Column> identity_columns() {
           {"inputs"},
           {"seed", false},
           {"input_file"},
+          {"input_content"},
           {"gpus_at_once", false}};
 }
 
@@ -49,6 +50,7 @@ std::vector<std::string> identity_entries(const CellOrigin& origin, const CellKe
           inputs.file ? "file" : std::string(name_of(inputs.distribution)),
           inputs.file ? "" : std::to_string(inputs.seed),
           inputs.file.value_or(""),
+          inputs.content,
           std::to_string(key.work.gpus_at_once)};
 }
 

@@ -1,8 +1,8 @@
 #include "cell_key.hpp"
 
-#include <cstdint>
 #include <filesystem>
 
+#include "fnv1a.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -25,18 +25,15 @@ std::string slug(std::string_view text) {
   return name.empty() ? "-" : name;
 }
 
-// FNV-1a, 64 bits (Fowler, Noll and Vo): the same on every machine, unlike std::hash.
 std::string hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  static constexpr std::string_view kHex = "0123456789abcdef";
-  std::string digits;
-  for (int shift = 60; shift >= 0; shift -= 4) {
-    digits += kHex[(hash >> shift) & 15];
-  }
-  return digits;
+  Fnv1a hash;
+  hash.add(text);
+  return hash.hex();
+}
+
+// A file's name and its content: equal where both are.
+std::string file_id(const InputSource& inputs) {
+  return inputs.content + ":" + *inputs.file;
 }
 
 // "B:4/S:96/.../fp32/hot": all of the work but its inputs.
@@ -70,7 +67,7 @@ CellKey key_of(const Cell& cell) {
 std::string id_of(const Work& work) {
   // The file last, since its name may hold any character.
   return shape_id(work) + concurrent_id(work.gpus_at_once) + "/" +
-         (work.inputs.file ? "file:" + *work.inputs.file : generated_id(work.inputs));
+         (work.inputs.file ? "file:" + file_id(work.inputs) : generated_id(work.inputs));
 }
 
 std::string id_of(const Place& place) {
@@ -88,14 +85,15 @@ std::string id_of(const CellKey& key) {
 std::string export_name(const CellKey& key) {
   const std::string threads =
       key.place.backend == Backend::kCpu ? "/threads:" + std::to_string(key.place.threads) : "";
-  // The file's name for people, and the hash of its path, since folders may differ.
-  const auto file_id = [](const std::string& path) {
-    return "file:" + slug(std::filesystem::path(path).filename().string()) + ":" + hash_of(path);
+  // The file's name for people, and a hash, since folders and contents may differ.
+  const auto file_name = [](const InputSource& inputs) {
+    return "file:" + slug(std::filesystem::path(*inputs.file).filename().string()) + ":" +
+           hash_of(inputs.content.empty() ? *inputs.file : file_id(inputs));
   };
   const InputSource& inputs = key.work.inputs;
   return "kv_up/" + key.variant + "/" + std::string(name_of(key.place.backend)) + "/" +
          slug(key.place.device) + threads + "/" + shape_id(key.work) + "/" +
-         (inputs.file ? file_id(*inputs.file) : generated_id(inputs)) + copy_id(key.copy) +
+         (inputs.file ? file_name(inputs) : generated_id(inputs)) + copy_id(key.copy) +
          concurrent_id(key.work.gpus_at_once);
 }
 
@@ -106,7 +104,8 @@ std::string shape_words(const Problem& problem) {
 }
 
 std::string input_words(const InputSource& inputs) {
-  return inputs.file ? "inputs of " + *inputs.file
+  const std::string content = inputs.content.empty() ? "" : " (content " + inputs.content + ")";
+  return inputs.file ? "inputs of " + *inputs.file + content
                      : std::string(name_of(inputs.distribution)) + " inputs, seed " +
                            std::to_string(inputs.seed);
 }

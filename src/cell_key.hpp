@@ -52,7 +52,7 @@ std::string export_name(const CellKey& key);
 
 // For people: "4x96x256, rank 48, 4 heads of 32".
 std::string shape_words(const Problem& problem);
-// "normal inputs, seed 0", "inputs of a.safetensors".
+// "normal inputs, seed 0", "inputs of a.safetensors (content 5f0c8a1e93b7d264)".
 std::string input_words(const InputSource& inputs);
 // "GPU-6750905a": what a table has room for.
 std::string short_uuid(const std::string& uuid);

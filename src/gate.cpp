@@ -243,6 +243,12 @@ std::string mismatch(const CellEvidence& baseline, const CellEvidence& candidate
     found.push_back("the candidate's documents differ: " + candidate.conflict);
   }
   found.push_back(differences(baseline.device, candidate.device));
+  const InputSource& then = baseline.key.work.inputs;
+  const InputSource& now = candidate.key.work.inputs;
+  if (!then.content.empty() && !now.content.empty() && then.content != now.content) {
+    found.push_back(printable(*now.file) + " holds other values: content " +
+                    printable(now.content) + " instead of " + printable(then.content));
+  }
   if (baseline.key.place.threads != candidate.key.place.threads) {
     found.push_back("threads " + std::to_string(candidate.key.place.threads) + " instead of " +
                     std::to_string(baseline.key.place.threads));
@@ -366,9 +372,52 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
   return judged;
 }
 
-// The same cell on whatever device: what is left to match once no place is the same.
-std::string id_without_place(const CellKey& key) {
+std::string whole_id(CellKey key) {
+  return id_of(key);
+}
+
+// The same cell with whatever is in its input file, which may be unknown on one side.
+std::string id_without_content(CellKey key) {
+  key.work.inputs.content.clear();
+  return id_of(key);
+}
+
+// The same cell on whatever device, too.
+std::string id_without_place(CellKey key) {
+  key.work.inputs.content.clear();
   return key.variant + "/" + std::string(name_of(key.place.backend)) + "/" + id_of(key.work);
+}
+
+// For each cell of the baseline the candidate's, nullptr where there is none: first by the whole
+// key, then by less and less of it among those that are left, where no other could be meant.
+std::vector<const CellEvidence*> partners_of(std::span<const CellEvidence> baseline,
+                                             std::span<const CellEvidence> candidate) {
+  struct Left {
+    std::vector<std::size_t> baseline;
+    std::vector<const CellEvidence*> candidate;
+  };
+  std::vector<const CellEvidence*> partners(baseline.size(), nullptr);
+  std::set<const CellEvidence*> taken;
+  for (const auto name : {whole_id, id_without_content, id_without_place}) {
+    std::map<std::string, Left> left;
+    for (std::size_t i = 0; i < baseline.size(); ++i) {
+      if (partners[i] == nullptr) {
+        left[name(baseline[i].key)].baseline.push_back(i);
+      }
+    }
+    for (const CellEvidence& cell : candidate) {
+      if (!taken.contains(&cell)) {
+        left[name(cell.key)].candidate.push_back(&cell);
+      }
+    }
+    for (const auto& [id, cells] : left) {
+      if (cells.baseline.size() == 1 && cells.candidate.size() == 1) {
+        partners[cells.baseline.front()] = cells.candidate.front();
+        taken.insert(cells.candidate.front());
+      }
+    }
+  }
+  return partners;
 }
 
 }  // namespace
@@ -399,36 +448,12 @@ std::string_view name_of(Verdict verdict) {
 
 GateResult judge(std::span<const CellEvidence> baseline, std::span<const CellEvidence> candidate,
                  const GateRules& rules) {
-  std::map<std::string, const CellEvidence*> exact;
-  std::multimap<std::string, const CellEvidence*> elsewhere;
-  for (const CellEvidence& cell : candidate) {
-    exact.emplace(id_of(cell.key), &cell);
-  }
-  std::set<std::string> places;  // of the baseline
-  std::map<std::string, int> wanted;
-  for (const CellEvidence& cell : baseline) {
-    places.insert(id_of(cell.key));
-    wanted[id_without_place(cell.key)] += exact.contains(id_of(cell.key)) ? 0 : 1;
-  }
-  for (const CellEvidence& cell : candidate) {
-    if (!places.contains(id_of(cell.key))) {
-      elsewhere.emplace(id_without_place(cell.key), &cell);
-    }
-  }
-
+  const std::vector<const CellEvidence*> partners = partners_of(baseline, candidate);
   GateResult result{.rules = rules, .cells = {}, .failure = {}};
-  std::set<const CellEvidence*> used;
-  for (const CellEvidence& cell : baseline) {
-    const CellEvidence* other = nullptr;
-    if (const auto found = exact.find(id_of(cell.key)); found != exact.end()) {
-      other = found->second;
-    } else if (const std::string id = id_without_place(cell.key);
-               wanted[id] == 1 && elsewhere.count(id) == 1) {
-      other = elsewhere.find(id)->second;
-    }
-    if (other != nullptr) {
-      used.insert(other);
-      result.cells.push_back(judge_cell(cell, *other, rules));
+  for (std::size_t i = 0; i < baseline.size(); ++i) {
+    const CellEvidence& cell = baseline[i];
+    if (partners[i] != nullptr) {
+      result.cells.push_back(judge_cell(cell, *partners[i], rules));
     } else if (side_of(cell).status == Status::kSkipped) {
       result.cells.push_back(without_time(cell, Verdict::kSkipped, "the baseline skipped it"));
     } else {
@@ -436,6 +461,7 @@ GateResult judge(std::span<const CellEvidence> baseline, std::span<const CellEvi
           without_time(cell, Verdict::kMissing, "the candidate has no such cell"));
     }
   }
+  const std::set<const CellEvidence*> used(partners.begin(), partners.end());
   for (const CellEvidence& cell : candidate) {
     if (!used.contains(&cell)) {
       const Side side = side_of(cell);

@@ -77,7 +77,7 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
     heading.baseline = *options.against + ", " + count_words(series.baseline.size()) + " of each";
     if (options.confirm) {
       const auto pairs = static_cast<int>(series.baseline.size());
-      confirm(runner, series, evidence_of(series.baseline),
+      confirm(runner, series,
               [&] { return measure_pairs(runner, *options.against, pairs, pairs, rules); });
     }
   } else {
@@ -101,7 +101,7 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
       series = measure_candidate(runner, evidence, processes, rules);
       heading.candidate += " in " + count_words(series.candidate.size());
       if (options.confirm) {
-        confirm(runner, series, evidence,
+        confirm(runner, series,
                 [&] { return measure_candidate(runner, evidence, processes, rules); });
       }
     }

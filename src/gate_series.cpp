@@ -323,8 +323,9 @@ RecordedDocument Runner::measure_run(const std::string& program, Side side, bool
 
 namespace {
 
-// The evidence on the cells that have this verdict.
-std::vector<CellEvidence> with_verdict(std::span<const CellEvidence> evidence,
+// The candidate's evidence on the cells that have this verdict: the key of a judged cell is the
+// candidate's, and the baseline's may be another.
+std::vector<CellEvidence> with_verdict(std::span<const RecordedDocument> candidate,
                                        const GateResult& result, Verdict verdict) {
   std::set<std::string> wanted;
   for (const JudgedCell& cell : result.cells) {
@@ -332,6 +333,7 @@ std::vector<CellEvidence> with_verdict(std::span<const CellEvidence> evidence,
       wanted.insert(id_of(cell.key));
     }
   }
+  const std::vector<CellEvidence> evidence = evidence_of(candidate);
   std::vector<CellEvidence> found;
   std::copy_if(evidence.begin(), evidence.end(), std::back_inserter(found),
                [&](const CellEvidence& cell) { return wanted.contains(id_of(cell.key)); });
@@ -375,12 +377,12 @@ Series measure_pairs(Runner& runner, const std::string& old_program, int first_l
       }
       ++pair;
       if (pair == look) {
-        const std::vector<CellEvidence> baseline = evidence_of(series.baseline);
-        series.result = judge(baseline, evidence_of(series.candidate), rules);
+        series.result = judge(evidence_of(series.baseline), evidence_of(series.candidate), rules);
         if (is_settled(series.result)) {
           return series;
         }
-        runner.limit_to(runs_of(with_verdict(baseline, series.result, Verdict::kInconclusive)));
+        runner.limit_to(
+            runs_of(with_verdict(series.candidate, series.result, Verdict::kInconclusive)));
         look = std::min(look + kLookEvery, most);
       }
     }
@@ -394,10 +396,9 @@ Series measure_pairs(Runner& runner, const std::string& old_program, int first_l
   return series;
 }
 
-void confirm(Runner& runner, Series& series, std::span<const CellEvidence> baseline,
-             const std::function<Series()>& measure_again) {
+void confirm(Runner& runner, Series& series, const std::function<Series()>& measure_again) {
   const std::vector<CellEvidence> regressed =
-      with_verdict(baseline, series.result, Verdict::kRegression);
+      with_verdict(series.candidate, series.result, Verdict::kRegression);
   if (series.result.failure || regressed.empty()) {
     return;
   }

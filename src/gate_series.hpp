@@ -110,7 +110,6 @@ Series measure_pairs(Runner& runner, const std::string& old_program, int first_l
                      const GateRules& rules);
 
 // Calls a regression only if a series of its own, of the cells in question, repeats it.
-void confirm(Runner& runner, Series& series, std::span<const CellEvidence> baseline,
-             const std::function<Series()>& measure_again);
+void confirm(Runner& runner, Series& series, const std::function<Series()>& measure_again);
 
 }  // namespace mla_bench

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "fnv1a.hpp"
 #include "mla_bench/float16.hpp"
 #include "philox.hpp"
 #include "text.hpp"
@@ -340,10 +341,8 @@ std::vector<std::byte> converted_from(const std::vector<std::byte>& from, Stored
   }
 }
 
-// A tensor's values in the stored type `to`.
-std::vector<std::byte> read_as(const TensorFile& file, const TensorEntry& tensor, StoredType to) {
-  std::vector<std::byte> data = read_tensor(file, tensor);
-  const StoredType from = *stored_type_of(tensor.dtype);
+// Values of one stored type in another.
+std::vector<std::byte> in_type(std::vector<std::byte> data, StoredType from, StoredType to) {
   if (from == to) {
     return data;
   }
@@ -357,20 +356,38 @@ std::vector<std::byte> read_as(const TensorFile& file, const TensorEntry& tensor
   }
 }
 
-Inputs read_inputs(const std::string& path, const Problem& problem, StoredType type) {
+// A tensor's bytes, which become a part of `content`.
+std::vector<std::byte> read_into(Fnv1a& content, const TensorFile& file,
+                                 const TensorEntry& tensor) {
+  std::vector<std::byte> data = read_tensor(file, tensor);
+  content.add(tensor.name + " " + tensor.dtype + " " + shape_text(tensor.shape) + "\n");
+  content.add(data);
+  return data;
+}
+
+Inputs read_inputs(const InputSource& source, const Problem& problem, StoredType type) {
+  const std::string& path = *source.file;
   const TensorFile file = open_tensor_file(path);
   const InputEntries entries = input_entries(file);
   const FileFacts facts = facts_of(file, entries, problem.kv_heads, problem.head_dim);
   if (facts.problem != problem) {
     throw file_error(path, "no longer holds the shape that this run was planned with");
   }
-  return {.problem = problem,
-          .type = type,
-          .hidden = read_as(file, entries.hidden, type),
-          .w_down = read_as(file, entries.w_down, type),
-          .w_up_k = read_as(file, entries.w_up_k, type),
-          .w_up_v = read_as(file, entries.w_up_v, type),
-          .distribution = std::nullopt};
+  Fnv1a content;
+  const auto read = [&](const TensorEntry& tensor) {
+    return in_type(read_into(content, file, tensor), *stored_type_of(tensor.dtype), type);
+  };
+  Inputs inputs{.problem = problem,
+                .type = type,
+                .hidden = read(entries.hidden),
+                .w_down = read(entries.w_down),
+                .w_up_k = read(entries.w_up_k),
+                .w_up_v = read(entries.w_up_v),
+                .distribution = std::nullopt};
+  if (!source.content.empty() && source.content != content.hex()) {
+    throw file_error(path, "no longer holds the values that this run was planned with");
+  }
+  return inputs;
 }
 
 }  // namespace
@@ -389,7 +406,16 @@ std::string_view name_of(Distribution distribution) {
 
 FileFacts inspect_input_file(const std::string& path, std::optional<std::int64_t> kv_heads,
                              std::optional<std::int64_t> head_dim) {
-  return inspect_inputs(open_tensor_file(path), kv_heads, head_dim);
+  const TensorFile file = open_tensor_file(path);
+  FileFacts facts = inspect_inputs(file, kv_heads, head_dim);
+  const InputEntries entries = input_entries(file);
+  Fnv1a content;
+  for (const TensorEntry* tensor :
+       {&entries.hidden, &entries.w_down, &entries.w_up_k, &entries.w_up_v}) {
+    read_into(content, file, *tensor);
+  }
+  facts.content = content.hex();
+  return facts;
 }
 
 FileFacts inspect_inputs(const TensorFile& file, std::optional<std::int64_t> kv_heads,
@@ -399,7 +425,7 @@ FileFacts inspect_inputs(const TensorFile& file, std::optional<std::int64_t> kv_
 
 Inputs make_inputs(const InputSource& source, const Problem& problem, Precision precision) {
   const StoredType type = stored_type(precision);
-  return source.file ? read_inputs(*source.file, problem, type) : generate(source, problem, type);
+  return source.file ? read_inputs(source, problem, type) : generate(source, problem, type);
 }
 
 void negate_hidden(Inputs& inputs) {

@@ -23,11 +23,13 @@ enum class Distribution { kNormal, kPositive, kExact };
 
 std::string_view name_of(Distribution distribution);
 
-// Where the inputs of a run come from: `file` if set, else `distribution` and `seed`.
+// Where the inputs of a run come from: `file` if set, else `distribution` and `seed`. A file's name
+// says little of what is in it, so `content` belongs to it: empty where it is not known.
 struct InputSource {
   Distribution distribution = Distribution::kNormal;
   std::uint64_t seed = 0;
   std::optional<std::string> file;
+  std::string content = "";  // FileFacts::content
 
   friend bool operator==(const InputSource&, const InputSource&) = default;
 };
@@ -55,10 +57,13 @@ struct Inputs {
 // whatever the arithmetic, since formats and roundings are symmetric.
 void negate_hidden(Inputs& inputs);
 
-// What a file holds, found from its header alone.
+// What a file holds.
 struct FileFacts {
   Problem problem;
   Precision precision;  // fp32, bf16 or fp16, of the tensors' common dtype
+  // The same for two files where name, dtype, shape and bytes of the four tensors are, whatever
+  // else they hold: 16 hexadecimal digits (Fnv1a). Empty where only the header was read.
+  std::string content = "";
 };
 
 // Shape and dtype of an input file: hidden (B, S, Dm) or (T, Dm), w_down (Dm, R), w_up_k and w_up_v
@@ -67,11 +72,14 @@ struct FileFacts {
 // Throws UsageError that names the file and the tensor.
 FileFacts inspect_input_file(const std::string& path, std::optional<std::int64_t> kv_heads,
                              std::optional<std::int64_t> head_dim);
+
+// The same from the header alone.
 FileFacts inspect_inputs(const TensorFile& file, std::optional<std::int64_t> kv_heads,
                          std::optional<std::int64_t> head_dim);
 
 // The inputs of one cell. A file's values are rounded to the precision's stored type (to nearest
-// even) where its dtype differs. Throws UsageError (file) or std::bad_alloc.
+// even) where its dtype differs. Throws UsageError (file, also where its content is no longer the
+// source's) or std::bad_alloc.
 Inputs make_inputs(const InputSource& source, const Problem& problem, Precision precision);
 
 // Writes the inputs and `kv` (2, B, S, H, D), in the inputs' stored type, as safetensors, by

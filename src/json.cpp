@@ -48,7 +48,9 @@ Planted planted_from_json(const Json& json) {
 InputSource inputs_from_json(const Json& json) {
   InputSource inputs;
   inputs.file = get_optional<std::string>(json, "file");
-  if (!inputs.file) {
+  if (inputs.file) {
+    inputs.content = get_optional<std::string>(json, "content").value_or("");
+  } else {
     inputs.distribution = get_named<Distribution>(json, "distribution", kDistributions);
     inputs.seed = get<std::uint64_t>(json, "seed");
   }
@@ -149,7 +151,11 @@ Json to_json(const Problem& problem) {
 
 Json to_json(const InputSource& inputs) {
   if (inputs.file) {
-    return {{"file", *inputs.file}};
+    Json json{{"file", *inputs.file}};
+    if (!inputs.content.empty()) {
+      json["content"] = inputs.content;
+    }
+    return json;
   }
   return {{"distribution", name_of(inputs.distribution)}, {"seed", inputs.seed}};
 }

@@ -347,6 +347,8 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
   if (precisions.empty()) {
     precisions.push_back(file ? file->precision : Precision::kFp32);
   }
+  InputSource inputs = options.inputs;
+  inputs.content = file ? file->content : "";
   Device host = devices.devices.back();
   if (options.concurrent) {  // a process for each device, with inputs and references of its own
     host.free_memory /= static_cast<std::int64_t>(chosen_devices.size());
@@ -372,7 +374,7 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
                                            .precision = precision,
                                            .l2 = l2,
                                            .problem = problem,
-                                           .inputs = options.inputs},
+                                           .inputs = inputs},
                                   .skip = ""};
               planned.cell.copy = copy.number;
               planned.cell.planted = copy.planted;

@@ -51,7 +51,7 @@ int selftest_command(const SelftestOptions& options) {
   Series series = measure_pairs(runner, kThisProgram, kFirstLook, options.pairs, rules);
   const PlantedParts parts = planted_parts(series.candidate);
   const auto pairs = static_cast<int>(series.baseline.size());
-  confirm(runner, series, evidence_of(series.baseline),
+  confirm(runner, series,
           [&] { return measure_pairs(runner, kThisProgram, pairs, pairs, rules); });
 
   SelftestResult result = selftest_of(series.result, plants, parts);

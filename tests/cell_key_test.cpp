@@ -45,6 +45,9 @@ TEST(CellKey, EveryFieldTellsCellsApart) {
       [](Cell& cell) { cell.concurrent_with = {"GPU-2"}; },
       [](Cell& cell) { cell.inputs.file = "a/x.safetensors"; },
       [](Cell& cell) { cell.inputs.file = "b/x.safetensors"; },
+      [](Cell& cell) { cell.inputs = {.file = "b/x.safetensors", .content = "0123456789abcdef"}; },
+      [](Cell& cell) { cell.inputs = {.file = "b/x.safetensors", .content = "1123456789abcdef"}; },
+      [](Cell& cell) { cell.inputs = {.file = "a/x.safetensors", .content = "1123456789abcdef"}; },
   };
   std::set<std::string> ids;
   std::set<std::string> names;

@@ -212,6 +212,21 @@ TEST(Gate, OtherCircumstancesAreIncomparableUnlessAllowed) {
   elsewhere.device[1].second = "GPU-2";
   EXPECT_EQ(verdict_on(base, elsewhere).reason, "UUID GPU-2 instead of GPU-1");
 
+  // The same file with other tensors in it; what a document does not tell is not held against it.
+  CellEvidence file = base;
+  file.key.work.inputs = {.file = "x.safetensors", .content = "0000000000000001"};
+  CellEvidence edited = file;
+  edited.key.work.inputs.content = "0000000000000002";
+  EXPECT_EQ(verdict_on(file, file).verdict, Verdict::kPass);
+  EXPECT_EQ(verdict_on(file, edited).verdict, Verdict::kIncomparable);
+  EXPECT_EQ(verdict_on(file, edited).reason,
+            "x.safetensors holds other values: content 0000000000000002 instead of "
+            "0000000000000001");
+  CellEvidence unknown = file;
+  unknown.key.work.inputs.content = "";
+  EXPECT_EQ(verdict_on(unknown, file).verdict, Verdict::kPass);
+  EXPECT_EQ(verdict_on(file, unknown).verdict, Verdict::kPass);
+
   CellEvidence mixed = base;
   mixed.conflict = "driver 590 instead of 580";
   EXPECT_EQ(verdict_on(mixed, base).verdict, Verdict::kIncomparable);

@@ -485,6 +485,33 @@ TEST_F(InputFiles, ValuesAreRoundedToThePrecisionAskedFor) {
   EXPECT_EQ(values_of<float>(back.w_down), values_of<Bf16>(narrow.w_down));
 }
 
+TEST_F(InputFiles, ContentIsTheFourTensorsAndNothingElse) {
+  const Inputs inputs = make(Distribution::kNormal);
+  const auto kv_bytes = static_cast<std::size_t>(kHeadline.kv_count()) * sizeof(float);
+  const auto content_of = [&](const Inputs& saved, std::byte kv) {
+    save_tensors(path_, saved, std::vector<std::byte>(kv_bytes, kv));
+    return inspect_input_file(path_, {}, {}).content;
+  };
+  const std::string content = content_of(inputs, std::byte{0});
+  EXPECT_EQ(content.size(), 16u);
+  EXPECT_EQ(content_of(inputs, std::byte{1}), content);
+  for (std::vector<std::byte> Inputs::*const tensor :
+       {&Inputs::hidden, &Inputs::w_down, &Inputs::w_up_k, &Inputs::w_up_v}) {
+    Inputs edited = inputs;
+    (edited.*tensor).back() ^= std::byte{1};
+    EXPECT_NE(content_of(edited, std::byte{0}), content);
+  }
+  Inputs swapped = inputs;
+  std::swap(swapped.w_up_k, swapped.w_up_v);
+  EXPECT_NE(content_of(swapped, std::byte{0}), content);
+
+  // A run that was planned with the one does not measure the other.
+  const InputSource planned{.file = path_, .content = content};
+  EXPECT_THROW(make_inputs(planned, kHeadline, Precision::kFp32), UsageError);
+  EXPECT_EQ(content_of(inputs, std::byte{2}), content);
+  EXPECT_EQ(make_inputs(planned, kHeadline, Precision::kFp32).w_up_k, inputs.w_up_k);
+}
+
 TEST_F(InputFiles, AFileThatChangedSinceItWasPlannedIsRefused) {
   write(kFlat);
   Problem planned = inspect_input_file(path_, {}, {}).problem;

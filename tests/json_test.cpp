@@ -133,6 +133,9 @@ TEST(Json, AFileAsInputHasNoSeed) {
   cell.inputs = {.distribution = Distribution::kNormal, .seed = 0, .file = "x.safetensors"};
   EXPECT_EQ(keys_of(to_json(cell.inputs)), Words{"file"});
   EXPECT_EQ(cell_from_json(through_text(to_json(cell))).inputs, cell.inputs);
+  cell.inputs.content = "0123456789abcdef";
+  EXPECT_EQ(keys_of(to_json(cell.inputs)), (Words{"file", "content"}));
+  EXPECT_EQ(cell_from_json(through_text(to_json(cell))).inputs, cell.inputs);
 }
 
 TEST(Json, ADeviceComesBackWhole) {

@@ -428,6 +428,24 @@ class Measured(GateCase):
         self.assertEqual(report["exit_code"], INCONCLUSIVE)
         self.assertEqual((self.folder / "base.json").read_bytes(), before)
 
+    def test_a_regression_from_another_machine_is_confirmed_too(self):
+        made = self.run_program("run", *CELLS, "--rounds", "2", "--json", "base.json")
+        self.ends(made, 0)
+        document = slowed(self.document(self.folder / "base.json"), 0.01)
+        for cell in document["cells"]:
+            cell["device"] = "Another CPU"
+        for device in document["devices"]:
+            if device["backend"] == "cpu":
+                device["uuid"] = device["name"] = "Another CPU"
+        self.write("base.json", document)
+        report = self.gate(
+            *["--baseline", "base.json", *QUICK, "--processes", "4", "--threshold", "100"],
+            "--allow-environment",
+            code=REGRESSION,
+        )
+        [cell] = report["cells"]
+        self.assertIn("a second series repeats it", cell["reason"])
+
     def test_the_cells_of_the_baseline_are_run(self):
         shapes = "--batch 1 --seq 8 --model-dim 16 --rank 4,5 --kv-heads 2 --head-dim 8".split()
         made = self.run_program(

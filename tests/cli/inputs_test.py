@@ -98,7 +98,22 @@ class Seeds(harness.CliTest):
         read = self.saved("read", "--variant", "tiled", "--input", "saved")
         self.assertEqual(read, saved)
         [cell] = self.document(self.folder / "read.json")["cells"]
-        self.assertEqual((cell["precision"], cell["inputs"]), ("bf16", {"file": "saved"}))
+        self.assertEqual((cell["precision"], cell["inputs"]["file"]), ("bf16", "saved"))
+        self.assertRegex(cell["inputs"]["content"], "^[0-9a-f]{16}$")
+
+    def test_the_same_name_with_other_values_is_not_the_same_input(self):
+        for name, seed in (("a", "1"), ("b", "2")):
+            self.saved("saved", *TINY, "--variant", "tiled", "--seed", seed)
+            done = self.run_program(
+                *[*BRIEF, "--variant", "tiled", "--input", "saved", "--json", f"{name}.json"]
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+        compared = self.run_program("compare", "a.json", "b.json")
+        self.assertEqual(compared.returncode, 5)
+        self.assertIn("other inputs", compared.stdout + compared.stderr)
+        judged = self.run_program("gate", "--baseline", "a.json", "b.json")
+        self.assertEqual(judged.returncode, 5)
+        self.assertIn("saved holds other values: content ", judged.stdout)
 
     def test_a_file_with_nan_gives_nan_or_fails_and_never_passes_a_wrong_answer(self):
         path = self.folder / "inputs"

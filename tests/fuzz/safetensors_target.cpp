@@ -32,11 +32,12 @@ void check_tensors(const TensorFile& file, std::int64_t file_bytes) {
 void check_inputs(const TensorFile& file, std::optional<std::int64_t> kv_heads,
                   std::optional<std::int64_t> head_dim) {
   try {
-    const auto [problem, precision] = inspect_inputs(file, kv_heads, head_dim);
+    const FileFacts facts = inspect_inputs(file, kv_heads, head_dim);
+    const Problem& problem = facts.problem;
     promised(std::min({problem.batch, problem.seq, problem.model_dim, problem.rank,
                        problem.kv_heads, problem.head_dim}) >= 1,
              "sizes are positive");
-    const std::int64_t size = size_of(stored_type(precision));
+    const std::int64_t size = size_of(stored_type(facts.precision));
     for (const TensorEntry& tensor : file.tensors) {
       if (tensor.name == "hidden") {
         promised(tensor.bytes == problem.hidden_count() * size, "hidden has its problem's size");
