@@ -40,8 +40,11 @@ std::string cache_file(std::string_view name) {
 
 std::optional<std::string> text_of_cache(const std::string& path) {
   std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {  // a folder opens and throws, a FIFO waits
+    return std::nullopt;
+  }
   std::ifstream file(path, std::ios::binary);
-  if (!std::filesystem::is_regular_file(path, error) || !file) {  // a folder opens, but throws
+  if (!file) {
     return std::nullopt;
   }
   return std::string{std::istreambuf_iterator<char>(file), {}};

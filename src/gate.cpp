@@ -79,6 +79,21 @@ void subtract(std::vector<double>& values, std::span<const double> others) {
   }
 }
 
+// The logarithm of a slow-down that is called a regression with probability kDetection: its
+// estimate comes out above `limit`, and its t above the one of `alpha`. For t, whose spread is
+// estimated too, by the normal approximation to the noncentral t distribution (M. Abramowitz and I.
+// A. Stegun, "Handbook of Mathematical Functions", 1964, 26.7.10).
+double detectable(const Estimate& estimate, double limit, const GateRules& rules) {
+  // Two series must find it, each by itself.
+  const double detection = rules.is_confirmed ? std::sqrt(kDetection) : kDetection;
+  const int freedom = estimate.degrees_of_freedom;
+  const double t = student_t_quantile(1 - rules.alpha, freedom);
+  const double certain =
+      t * (1 - 0.25 / freedom) + normal_quantile(detection) * std::sqrt(1 + t * t / (2 * freedom));
+  const double above = student_t_quantile(detection, freedom);
+  return std::max(limit + above * estimate.standard_error, certain * estimate.standard_error);
+}
+
 // The verdict on the time, and with which change.
 void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged) {
   const double limit = std::log1p(judged.threshold);
@@ -86,14 +101,10 @@ void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged
       student_t_quantile(1 - rules.alpha, estimate.degrees_of_freedom) * estimate.standard_error;
   const double low = estimate.mean - half;
   const double high = estimate.mean + half;
-  // From `found` up a change is called; its estimate must come out there.
-  const double found = std::max(limit, half);
-  judged.change = Change{
-      .estimate = std::exp(estimate.mean),
-      .interval = {.low = std::exp(low), .high = std::exp(high)},
-      .detectable = std::expm1(found + student_t_quantile(kDetection, estimate.degrees_of_freedom) *
-                                           estimate.standard_error),
-      .deviation = estimate.deviation};
+  judged.change = Change{.estimate = std::exp(estimate.mean),
+                         .interval = {.low = std::exp(low), .high = std::exp(high)},
+                         .detectable = std::expm1(detectable(estimate, limit, rules)),
+                         .deviation = estimate.deviation};
   if (low > 0 && estimate.mean > limit) {
     judged.verdict = Verdict::kRegression;
   } else if (high < 0 && estimate.mean < -limit) {
@@ -272,7 +283,8 @@ void attribute(const Side& then, const Side& now, JudgedCell& judged) {
   }
   const double clock = std::exp(now.log_clock / static_cast<double>(now.clocks) -
                                 then.log_clock / static_cast<double>(then.clocks));
-  judged.cycles = judged.change->estimate * clock;
+  // Of the times as they were: what the anchors took out is the clock's part too.
+  judged.cycles = *judged.candidate_ns / *judged.baseline_ns * clock;
   constexpr double kWorthTelling = 0.01;
   if (judged.verdict != Verdict::kPass && std::abs(clock - 1) > kWorthTelling) {
     judged.reason += (judged.reason.empty() ? "" : "; ") + std::string("in cycles ") +
@@ -308,16 +320,26 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.reason = other;
     return judged;
   }
+  // Whatever is known of the time.
+  const std::string lost = lost_accuracy(then, now, rules.error_factor);
+  const auto unless_lost = [&lost](JudgedCell cell) {
+    if (!lost.empty()) {
+      cell.verdict = Verdict::kRegression;
+      cell.reason = lost;
+      cell.unfit = false;
+    }
+    return cell;
+  };
   if (now.status == Status::kUntrusted) {
     judged.verdict = Verdict::kInconclusive;
     judged.reason = "untrusted: " + now.reason;
     judged.unfit = now.unfit;
-    return judged;
+    return unless_lost(std::move(judged));
   }
   if (then.status == Status::kUntrusted) {
     judged.reason = "the baseline is untrusted: " + then.reason;
     judged.unfit = then.unfit;
-    return judged;
+    return unless_lost(std::move(judged));
   }
 
   std::vector<double> before = values_of(then.logs, rules.is_paired ? &now.logs : nullptr);
@@ -335,11 +357,11 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.reason =
         "one process on each side does not tell the shift from process to process: give several "
         "documents, or leave the candidate out and it is measured several times";
-    return judged;
+    return unless_lost(std::move(judged));
   }
   if (is_one_round && !rules.is_paired) {
     judged.reason = "a side has one round in all: measure it with more --rounds, or several times";
-    return judged;
+    return unless_lost(std::move(judged));
   }
   const auto noise = rules.noise.find(export_name(baseline.key));
   const double from_noise = noise == rules.noise.end() ? 0 : std::expm1(kNoises * noise->second);
@@ -355,10 +377,7 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
   }
   decide(rules.is_paired ? paired_estimate(before, after) : independent_estimate(before, after),
          rules, judged);
-  if (const std::string lost = lost_accuracy(then, now, rules.error_factor); !lost.empty()) {
-    judged.verdict = Verdict::kRegression;
-    judged.reason = lost;  // whatever the time
-  }
+  judged = unless_lost(std::move(judged));
   attribute(then, now, judged);
   if (constexpr double kWorthTelling = 0.01;
       judged.anchors && std::abs(*judged.anchors - 1) > kWorthTelling) {

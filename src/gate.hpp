@@ -59,6 +59,7 @@ struct GateRules {
   // The error of the output may grow by this factor: sums in another order move the largest error
   // of an output, lost bits at least double it.
   double error_factor = 2;
+  bool is_confirmed = false;   // a regression must show in a second series too
   bool is_paired = false;      // process i of the one side took turns with process i of the other
   bool compares_build = true;  // compilers and flags are circumstances, not what is judged
   bool allow_environment = false;

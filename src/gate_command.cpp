@@ -44,13 +44,6 @@ void update_baseline(const GateOptions& options, const Series& series,
              count_words(series.candidate.size()));
 }
 
-void report(const GateOptions& options, const GateResult& result, const GateHeading& heading) {
-  print_result(render(result, heading, options.output ? GateFormat::kText : options.format));
-  if (options.output) {
-    write_whole_file(*options.output, render(result, heading, options.format));
-  }
-}
-
 // To be known before anything is measured.
 void check_outputs(const GateOptions& options) {
   if (options.output) {
@@ -68,6 +61,7 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
   GateHeading heading{.baseline = "", .candidate = "this build", .strict = options.strict};
   GateRules rules = options.rules;
   rules.noise = kept_noise(utc_now());
+  rules.is_confirmed = options.confirm && options.candidates.empty();
   if (options.against) {
     check_outputs(options);
     const int most = options.processes.value_or(kMostPairs);
@@ -78,7 +72,7 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
     if (options.confirm) {
       const auto pairs = static_cast<int>(series.baseline.size());
       confirm(runner, series,
-              [&] { return measure_pairs(runner, *options.against, pairs, pairs, rules); });
+              [&] { return measure_pairs(runner, *options.against, pairs, most, rules); });
     }
   } else {
     std::vector<std::string> files = options.baselines;
@@ -106,13 +100,17 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
       }
     }
   }
-  report(options, series.result, heading);
-  if (series.result.failure) {
-    print_note(series.result.failure->why);
-  }
   const ExitCode code = exit_code(series.result, options.strict);
+  // The files first: nothing is lost with a stdout that cannot be written.
+  if (options.output) {
+    write_whole_file(*options.output, render(series.result, heading, options.format));
+  }
   if (options.update) {
     update_baseline(options, series, argv, code);
+  }
+  print_result(render(series.result, heading, options.output ? GateFormat::kText : options.format));
+  if (series.result.failure) {
+    print_note(series.result.failure->why);
   }
   return static_cast<int>(code);
 }

@@ -109,7 +109,9 @@ Series measure_candidate(Runner& runner, std::span<const CellEvidence> baseline,
 Series measure_pairs(Runner& runner, const std::string& old_program, int first_look, int most,
                      const GateRules& rules);
 
-// Calls a regression only if a series of its own, of the cells in question, repeats it.
+// Calls a regression only if a series of its own, of the cells in question, repeats it. A series of
+// pairs begins its looks where the first one ended, or a regression that was found by a lucky look
+// would mostly be lost again.
 void confirm(Runner& runner, Series& series, const std::function<Series()>& measure_again);
 
 }  // namespace mla_bench

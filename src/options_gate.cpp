@@ -224,7 +224,8 @@ Grammar selftest_grammar() {
            with(series_rows(), {"processes", "N", "most of each program, 5 or more (default: 9)"})},
           {"Output",
            {
-               {"output", "FILE", "write the report there as JSON too", FileUse::kWritten},
+               {"output", "FILE", "write the report there as JSON too; - is stdout",
+                FileUse::kWritten},
                {"format", "NAME", "text or json (default: text)"},
                kHelp,
            }},
@@ -245,11 +246,15 @@ SelftestOptions selftest_options(const Parsed& parsed) {
   options.pairs = count_of(parsed, "processes", kFewestPairs, 1000).value_or(options.pairs);
   options.series = series_options(parsed);
   options.output = text_of(parsed, "output");
-  const std::string format = text_of(parsed, "format").value_or("text");
+  const bool is_stdout = options.output == "-";
+  const std::string format = text_of(parsed, "format").value_or(is_stdout ? "json" : "text");
   if (format != "text" && format != "json") {
     throw UsageError("--format takes text or json, not '" + printable(format) + "'");
   }
   options.json = format == "json";
+  if (is_stdout) {
+    options.output.reset();
+  }
   return options;
 }
 

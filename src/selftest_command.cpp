@@ -45,6 +45,7 @@ int selftest_command(const SelftestOptions& options) {
   // What an earlier selftest kept must not change what this one measures.
   const GateRules rules{.threshold = options.threshold,
                         .alpha = kAlphaOfSeries / looks_of(options.pairs),
+                        .is_confirmed = true,
                         .is_paired = true,
                         .compares_build = false};
   Runner runner(options.series, {run}, plants);
@@ -52,17 +53,17 @@ int selftest_command(const SelftestOptions& options) {
   const PlantedParts parts = planted_parts(series.candidate);
   const auto pairs = static_cast<int>(series.baseline.size());
   confirm(runner, series,
-          [&] { return measure_pairs(runner, kThisProgram, pairs, pairs, rules); });
+          [&] { return measure_pairs(runner, kThisProgram, pairs, options.pairs, rules); });
 
   SelftestResult result = selftest_of(series.result, plants, parts);
   result.pairs = pairs;
   result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   result.not_kept = keep_or_why_not(result, options.series);
-  print_result(options.json ? json_report(result) : text_report(result));
   if (options.output) {
     write_whole_file(*options.output, json_report(result));
   }
+  print_result(options.json ? json_report(result) : text_report(result));
   if (result.gate.failure) {
     print_note(result.gate.failure->why);
   }

@@ -102,6 +102,19 @@ double student_t_975(int degrees_of_freedom) {
              : student_t_quantile(0.975, degrees_of_freedom);
 }
 
+double normal_quantile(double probability) {
+  if (!(probability > 0.5) || !(probability < 1)) {
+    throw std::invalid_argument("the normal quantile needs a probability in (0.5, 1)");
+  }
+  double low = 0;
+  double high = 40;  // beyond is less than the smallest double
+  for (double middle = (low + high) / 2; low < middle && middle < high;
+       middle = (low + high) / 2) {  // until no double lies between
+    (std::erfc(middle / std::numbers::sqrt2) / 2 > 1 - probability ? low : high) = middle;
+  }
+  return high;
+}
+
 double half_width_95(std::span<const double> values) {
   if (values.size() < 2) {
     return std::numeric_limits<double>::infinity();

@@ -22,6 +22,9 @@ double student_t_quantile(double probability, int degrees_of_freedom);
 
 double student_t_975(int degrees_of_freedom);
 
+// Of the standard normal distribution, likewise: the limit of t for many degrees of freedom.
+double normal_quantile(double probability);
+
 // Half width of the 95 % confidence interval of the mean of independent values: t * s / sqrt(n).
 // Infinite for fewer than two values, since one says nothing of its own spread.
 double half_width_95(std::span<const double> values);

@@ -11,6 +11,16 @@
 namespace mla_bench {
 namespace {
 
+TEST(NormalQuantile, IsThatOfTables) {
+  EXPECT_NEAR(normal_quantile(0.975), 1.959963984540054, 1e-12);
+  EXPECT_NEAR(normal_quantile(0.95), 1.6448536269514722, 1e-12);
+  EXPECT_NEAR(normal_quantile(0.999), 3.090232306167813, 1e-12);
+  EXPECT_NEAR(normal_quantile(0.9), student_t_quantile(0.9, 3000), 1e-3);
+  for (const double outside : {0.5, 1.0, -1.0}) {
+    EXPECT_THROW(normal_quantile(outside), std::invalid_argument);
+  }
+}
+
 using Values = std::vector<double>;
 
 TEST(Statistics, MedianIsTheMiddleOrTheMeanOfTwo) {

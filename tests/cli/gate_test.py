@@ -119,6 +119,46 @@ class Recorded(GateCase):
         self.assertRegex(done.stdout, r"\n  pass +cooperative +hot ")
         self.assertIn("2 cells: 2 pass\n", done.stdout)
 
+    def test_a_report_outlives_stdout(self):
+        base = ",".join(map(str, REPEATS[:5]))
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = self.run_program(
+                *["gate", "--baseline", base, *map(str, REPEATS[5:10]), "--output", "r.json"],
+                stdout=full,
+            )
+        self.ends_with_one_line(done, USAGE, "stdout")
+        report = harness.parse_document((self.folder / "r.json").read_text(encoding="utf-8"))
+        self.assertEqual(len(report["cells"]), 2)
+
+    def test_lost_accuracy_beside_a_time_that_is_not_trusted(self):
+        names = []
+        for i, path in enumerate(REPEATS[5:8]):
+            document = json.loads(path.read_text(encoding="utf-8"))
+            for cell in document["cells"]:
+                cell["status"] = "untrusted"
+                cell["reason"] = "the SM clock moved"
+                for check in ("check", "recheck"):
+                    cell[check]["frobenius_error"] *= 100
+            names.append(self.write(f"less{i}.json", document))
+        base = ",".join(map(str, REPEATS[:5]))
+        report = self.gate("--baseline", base, *names, code=REGRESSION)
+        for cell in report["cells"]:
+            self.assertEqual(cell["verdict"], "regression")
+            self.assertIn("less exact", cell["reason"])
+
+    def test_a_file_name_that_is_not_utf8(self):
+        name = os.fsdecode(b"bad\xff.json")
+        (self.folder / name).write_bytes(REPEATS[0].read_bytes())
+        for arguments in (
+            ["compare", name, "--format", "csv"],
+            ["compare", name, "--format", "md"],
+            ["export", name, "--to", "csv"],
+            ["gate", "--baseline", str(REPEATS[1]), name, "--format", "md"],
+        ):
+            with self.subTest(arguments=arguments), open(self.folder / "out", "wb") as out:
+                self.run_program(*arguments, stdout=out)
+            self.assertIn("", (self.folder / "out").read_bytes().decode("utf-8"))
+
     def test_reports_are_written_before_a_bad_end(self):
         base = ",".join(map(str, REPEATS[:5]))
         slow = [
@@ -445,6 +485,22 @@ class Measured(GateCase):
         )
         [cell] = report["cells"]
         self.assertIn("a second series repeats it", cell["reason"])
+
+    def test_a_process_of_a_baseline_is_no_further_one(self):
+        made = self.run_program("run", *CELLS, "--rounds", "2", "--json", "base.json")
+        self.ends(made, 0)
+        done = self.run_program(
+            *["gate", "--baseline", "base.json", *QUICK, "--processes", "5", "--threshold", "1000"],
+            *["--update", "--keep", "kept"],
+        )
+        self.ends(done, 0)
+        self.document(self.folder / "base.json")
+        for number in (1, 2, 5):
+            again = f"kept/{number:03}-candidate.json"
+            done = self.run_program("gate", "--baseline", f"base.json,{again}", again)
+            self.ends_with_one_line(done, USAGE)
+            done = self.run_program("compare", "base.json", again)
+            self.ends_with_one_line(done, USAGE, again, "leave one of them out")
 
     def test_the_cells_of_the_baseline_are_run(self):
         shapes = "--batch 1 --seq 8 --model-dim 16 --rank 4,5 --kv-heads 2 --head-dim 8".split()

@@ -1,6 +1,7 @@
 """mla-bench selftest on the CPU, and that nobody takes what it planted for a variant's own time."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -87,6 +88,25 @@ class Selftest(harness.CliTest):
         (cell,) = harness.parse_document(done.stdout)["cells"]
         self.assertGreater(cell["threshold"], 100)
         self.assertIn("by selftest", cell["reason"])
+
+    def test_a_cache_that_is_no_file(self):
+        (self.folder / "cache" / "mla-bench").mkdir(parents=True)
+        os.mkfifo(self.folder / "cache" / "mla-bench" / "noise-any.json")
+        done = self.run_program(
+            *["gate", "--against", harness.PROGRAM, *CELLS, *QUICK, "--threshold", "1000"],
+            timeout=100,
+        )
+        self.ends(done, FINE)
+
+    def test_the_report_as_json_on_stdout(self):
+        done = self.run_program(
+            *["selftest", *CELLS, *QUICK, "--plant", "nothing", "--threshold", "1000"],
+            *["--output", "-"],
+            timeout=200,
+        )
+        self.ends(done, FINE)
+        self.assertEqual(harness.parse_document(done.stdout)["schema"], "mla-bench-selftest/1")
+        self.assertEqual([name for name in self.files() if "cache" not in name], [])
 
     def test_noise_that_is_not_kept(self):
         words = self.noise_words("--rounds", "1", "--samples", "5", "--warmup", "0")
