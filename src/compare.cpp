@@ -95,6 +95,7 @@ std::vector<ComparedCell> cells_of(std::span<const RecordedDocument> documents,
       if (result.status == Status::kPassed) {
         cell.summary = result.summary;
         cell.round_medians_ns = round_medians_ns(result.rounds);
+        cell.round_turns = round_turns(result.rounds);
       }
       cells.push_back(std::move(cell));
     }
@@ -130,12 +131,25 @@ Lookup lookup_of(const std::vector<ComparedCell>& cells) {
   return lookup;
 }
 
-// The time of `numerator` over that of `denominator`.
+// The time of `numerator` over that of `denominator`. In a document of several processes either may
+// lack one that the other has.
 Ratio ratio_of(const ComparedCell& numerator, const ComparedCell& denominator) {
-  const bool took_turns =
-      numerator.run == denominator.run && numerator.key.place == denominator.key.place;
-  return took_turns ? paired_ratio(numerator.round_medians_ns, denominator.round_medians_ns)
-                    : independent_ratio(numerator.round_medians_ns, denominator.round_medians_ns);
+  std::vector<double> over;
+  std::vector<double> under;
+  if (numerator.run == denominator.run && numerator.key.place == denominator.key.place) {
+    std::map<std::pair<std::int64_t, std::int64_t>, double> beside;
+    for (std::size_t i = 0; i < denominator.round_turns.size(); ++i) {
+      beside.emplace(denominator.round_turns[i], denominator.round_medians_ns[i]);
+    }
+    for (std::size_t i = 0; i < numerator.round_turns.size(); ++i) {
+      if (const auto found = beside.find(numerator.round_turns[i]); found != beside.end()) {
+        over.push_back(numerator.round_medians_ns[i]);
+        under.push_back(found->second);
+      }
+    }
+  }
+  return over.empty() ? independent_ratio(numerator.round_medians_ns, denominator.round_medians_ns)
+                      : paired_ratio(over, under);
 }
 
 Finding finding_of(const std::vector<ComparedCell>& cells, std::size_t a, std::size_t b) {
@@ -299,13 +313,15 @@ std::vector<RankingFlip> flips_of(const std::vector<ComparedCell>& cells, const 
       }
     }
     for (const auto& [variants, found] : decided) {
-      const Finding& here = found.front();
-      const auto turns = std::find_if(found.begin(), found.end(), [&](const Finding& there) {
-        return cells[there.faster].key.variant != cells[here.faster].key.variant &&
-               cells[there.faster].device != cells[here.faster].device;
-      });
-      if (turns != found.end()) {
-        flips.push_back({.here = here, .there = *turns});
+      for (auto here = found.begin(); here != found.end(); ++here) {
+        const auto there = std::find_if(here, found.end(), [&](const Finding& later) {
+          return cells[later.faster].key.variant != cells[here->faster].key.variant &&
+                 cells[later.faster].device != cells[here->faster].device;
+        });
+        if (there != found.end()) {
+          flips.push_back({.here = *here, .there = *there});
+          break;
+        }
       }
     }
   }

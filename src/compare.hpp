@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cell_key.hpp"
@@ -40,6 +41,7 @@ struct ComparedCell {
   // Only of a passed cell: no time is shown for a wrong output, nor compared if it is not trusted.
   std::optional<Summary> summary;
   std::vector<double> round_medians_ns;
+  std::vector<std::pair<std::int64_t, std::int64_t>> round_turns;  // of each of them
   // The cell it is told against, which may be itself, and that cell's time over this one's.
   std::optional<std::size_t> reference;
   std::optional<Ratio> speed;

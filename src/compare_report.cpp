@@ -200,23 +200,23 @@ std::vector<Grid> grids_of(const DocumentComparison& comparison, const Arrangeme
 // A grid as tables that fit a terminal, each with the labels of the rows.
 std::string fitted(const Grid& grid) {
   const std::vector<TextTable::Column>& columns = grid.table.columns;
-  const auto width_of = [&grid](std::size_t column) {
-    std::size_t width = grid.table.columns[column].title.size();
+  const auto column_width = [&grid](std::size_t column) {
+    std::size_t width = width_of(grid.table.columns[column].title);
     for (const std::vector<std::string>& row : grid.table.rows) {
-      width = std::max(width, row[column].size());
+      width = std::max(width, width_of(row[column]));
     }
     return width + 2;
   };
   std::size_t label_width = 0;
   for (std::size_t i = 0; i < grid.labels; ++i) {
-    label_width += width_of(i);
+    label_width += column_width(i);
   }
   std::string text;
   for (std::size_t next = grid.labels; next < columns.size();) {
     const std::size_t first = next;
     std::size_t width = label_width;
-    while (next < columns.size() && (next == first || width + width_of(next) <= kWidest)) {
-      width += width_of(next++);
+    while (next < columns.size() && (next == first || width + column_width(next) <= kWidest)) {
+      width += column_width(next++);
     }
     // The labels, and the columns that fit.
     const auto part_of = [&](const auto& all) {

@@ -55,6 +55,9 @@ std::string to_text(const Document& document) {
       {"cuda", {{"runtime", document.cuda_runtime}, {"driver", document.cuda_driver}}},
       {"devices", Json::array()},
       {"cells", Json::array()}};
+  if (!document.merged_from.empty()) {
+    json["merged_from"] = document.merged_from;
+  }
   for (const auto& [device, setup, calibration] : document.devices) {
     Json entry = to_json(device);
     if (setup) {

@@ -24,7 +24,9 @@ struct DocumentDevice {
 
 struct Document {
   std::vector<std::string> argv;
-  std::string started_at;    // ISO 8601, UTC
+  std::string started_at;  // ISO 8601, UTC
+  // When each of several runs began that are merged here; empty for one run.
+  std::vector<std::string> merged_from;
   std::string finished_at;   // empty while the run lasts
   int ended_by_signal = 0;   // 0: it was not
   std::string cuda_runtime;  // of this build; empty without CUDA

@@ -156,8 +156,15 @@ RecordedDocument document_from_json(const Json& json, std::vector<NumberLists> s
   document.argv = get<std::vector<std::string>>(json, "argv");
   document.started_at = get<std::string>(json, "started_at");
   document.finished_at = get_optional<std::string>(json, "finished_at").value_or("");
-  for (const std::string& time : {document.started_at, document.finished_at}) {
-    if (!is_time(time) && !(time.empty() && &time != &document.started_at)) {
+  document.merged_from = get_optional<std::vector<std::string>>(json, "merged_from")
+                             .value_or(std::vector<std::string>{});
+  std::vector<std::string> times = document.merged_from;
+  times.push_back(document.started_at);
+  if (!document.finished_at.empty()) {
+    times.push_back(document.finished_at);
+  }
+  for (const std::string& time : times) {
+    if (!is_time(time)) {
       throw UsageError(in_quotes(time) + " is no time such as 2026-11-29T16:03:00Z");
     }
   }
@@ -252,6 +259,16 @@ bool has_copies(const Document& document) {
   });
 }
 
+// Whether a run of the one began when one of the other did.
+bool may_share_a_run(const Document& a, const Document& b) {
+  const auto starts = [](const Document& document) {
+    return document.merged_from.empty() ? std::vector{document.started_at} : document.merged_from;
+  };
+  const std::vector<std::string> of_b = starts(b);
+  const std::vector<std::string> of_a = starts(a);
+  return std::find_first_of(of_a.begin(), of_a.end(), of_b.begin(), of_b.end()) != of_a.end();
+}
+
 // By what they hold and not by their names, which may be links or copies: whether a cell of the one
 // begins with a round of the other.
 bool are_of_one_run(const Document& a, const Document& b) {
@@ -261,7 +278,7 @@ bool are_of_one_run(const Document& a, const Document& b) {
              return round.samples_ns == part.rounds.front().samples_ns;
            });
   };
-  return a.started_at == b.started_at &&
+  return may_share_a_run(a, b) &&
          std::any_of(a.cells.begin(), a.cells.end(), [&](const Result& one) {
            return std::any_of(b.cells.begin(), b.cells.end(), [&](const Result& other) {
              return (holds(one, other) || holds(other, one)) &&

@@ -224,6 +224,7 @@ Document merge_runs(std::span<const RecordedDocument> runs) {
         }
       }
     }
+    merged.merged_from.push_back(run.document.started_at);
     merged.finished_at = run.document.finished_at;
     ++process;
   }

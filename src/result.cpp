@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <stdexcept>
 
 #include "statistics.hpp"
@@ -95,6 +96,18 @@ std::vector<double> round_medians_ns(const std::vector<Round>& rounds) {
     }
   }
   return medians;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> round_turns(const std::vector<Round>& rounds) {
+  std::map<std::int64_t, std::int64_t> counts;  // by process
+  std::vector<std::pair<std::int64_t, std::int64_t>> turns;
+  for (const Round& round : rounds) {
+    const std::int64_t turn = counts[round.process]++;
+    if (!round.samples_ns.empty()) {
+      turns.emplace_back(round.process, turn);
+    }
+  }
+  return turns;
 }
 
 Summary summarize(const std::vector<Round>& rounds) {

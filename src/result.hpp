@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "check.hpp"
@@ -177,6 +178,10 @@ bool is_at_power_limit(const Round& round);
 // Per launch, a median for each round that has samples: the independent values that intervals come
 // from.
 std::vector<double> round_medians_ns(const std::vector<Round>& rounds);
+
+// When each of these rounds was: its process, and the how manieth it is there of its cell. Cells
+// that took turns were beside one another where these are the same.
+std::vector<std::pair<std::int64_t, std::int64_t>> round_turns(const std::vector<Round>& rounds);
 
 // Throws std::invalid_argument where there is no sample.
 Summary summarize(const std::vector<Round>& rounds);

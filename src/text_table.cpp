@@ -8,13 +8,6 @@
 namespace mla_bench {
 namespace {
 
-// Characters, not bytes: a UTF-8 character has one byte that is no continuation.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
-}
-
 std::string csv_field(const std::string& text, bool is_text) {
   std::string field = printable(text);
   if (is_text && !field.empty() &&
@@ -40,6 +33,13 @@ std::vector<std::string> titles_of(const TextTable& table) {
 }
 
 }  // namespace
+
+// A UTF-8 character has one byte that is no continuation.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
 
 std::string aligned(const TextTable& table) {
   std::vector<std::vector<std::string>> lines{titles_of(table)};

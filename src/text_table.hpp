@@ -2,6 +2,7 @@
 // a stranger's text could do to its reader there is made harmless here.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct TextTable {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
 };
+
+// Characters, not bytes.
+std::size_t width_of(const std::string& text);
 
 // Columns padded to their widest entry, two blanks before each, a line a row; the titles first.
 std::string aligned(const TextTable& table);
