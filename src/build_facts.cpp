@@ -2,6 +2,7 @@
 #include "build_facts.hpp"
 
 #include "build_info.hpp"
+#include "text.hpp"
 
 namespace mla_bench {
 
@@ -14,6 +15,19 @@ BuildFacts build_facts() {
           .flags = build_info::kFlags,
           .cuda_architectures = build_info::kCudaArchitectures,
           .build_type = build_info::kBuildType};
+}
+
+bool has_code_for(std::string_view architectures, int sm) {
+  for (const std::string& architecture : split(architectures, ',')) {
+    const bool is_specific = architecture.ends_with('a');
+    const std::int64_t built =
+        parse_integer(is_specific ? architecture.substr(0, architecture.size() - 1) : architecture)
+            .value_or(0);
+    if (is_specific ? built == sm : built / 10 == sm / 10 && built <= sm) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::string version_text() {

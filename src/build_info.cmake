@@ -14,6 +14,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
       string(STRIP "${CMAKE_CUDA_FLAGS} ${CMAKE_CUDA_FLAGS_${type}}" cuda_flags)
       string(APPEND flags "; nvcc: ${cuda_flags}")
       list(JOIN CMAKE_CUDA_ARCHITECTURES "," cuda_architectures)
+      string(REPLACE "-real" "" cuda_architectures "${cuda_architectures}")
     endif()
     add_custom_target(mla_bench_build_info
       BYPRODUCTS ${directory}/build_info.hpp

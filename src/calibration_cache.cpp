@@ -14,7 +14,10 @@ constexpr double kFreshSeconds = 24 * 3600;
 // What a kept calibration must have been measured by.
 Json signature(const CalibrationKey& key) {
   const BuildFacts facts = build_facts();
-  return {{"driver", key.driver}, {"version", facts.version}, {"commit", facts.commit}};
+  return {{"driver", key.driver},
+          {"version", facts.version},
+          {"commit", facts.commit},
+          {"cuda_architectures", facts.cuda_architectures}};
 }
 
 }  // namespace

@@ -163,6 +163,8 @@ struct DeviceList {
   std::string no_cuda;          // why there is no CUDA device; empty when there is one
   std::string cuda_runtime;     // "13.0": of this build; empty without CUDA
   std::string cuda_driver;      // the newest that the driver supports; empty without one
+  // What this program has machine code for, "80,90a" (has_code_for); empty: for whatever is here.
+  std::string cuda_architectures = "";
 };
 
 // Quick: makes no CUDA context, and leaves the free memory of CUDA devices to their executors.
@@ -170,6 +172,10 @@ DeviceList find_devices();
 
 // Makes the device current for this thread and returns its executor.
 std::unique_ptr<Executor> make_executor(const Device& device);
+
+// The most threads that OpenMP may use in this process, whatever it is asked for
+// (OMP_THREAD_LIMIT).
+int most_threads();
 
 // The CPU half. `root` is where /proc and /sys are looked for. Makes `device.threads` the number of
 // OpenMP threads of this thread's parallel regions.

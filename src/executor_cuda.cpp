@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "anchors.hpp"
+#include "build_facts.hpp"
 #include "captured_kernels.hpp"
 #include "check_cuda.hpp"
 #include "compare_bytes_cuda.hpp"
@@ -644,6 +645,7 @@ class CudaExecutor final : public Executor {
 DeviceList find_cuda_devices() {
   DeviceList list;
   list.cuda_runtime = version_text(CUDART_VERSION);
+  list.cuda_architectures = build_facts().cuda_architectures;
   int driver = 0;
   ignore(cudaDriverGetVersion(&driver));
   if (driver > 0) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "build_facts.hpp"
 #include "errors.hpp"
 #include "measure.hpp"
 #include "operand_set.hpp"
@@ -53,6 +54,17 @@ void refuse_overflow(const Problem& problem) {
   }
 }
 
+// More would take days, and their plan memory that there may not be.
+constexpr std::size_t kMostCells = 100'000;
+
+void refuse_too_many(std::size_t cells) {
+  if (cells > kMostCells) {
+    throw UsageError(
+        "the lists of --batch, --seq, --variant and the others multiply to more than " +
+        std::to_string(kMostCells) + " cells: make them shorter");
+  }
+}
+
 std::vector<Problem> problems_of(const RunOptions& options, const std::optional<FileFacts>& file) {
   if (file) {
     for (const SizeOption& size : kSizeOptions) {
@@ -71,6 +83,7 @@ std::vector<Problem> problems_of(const RunOptions& options, const std::optional<
     if (list.empty()) {
       continue;
     }
+    refuse_too_many(problems.size() * list.size());
     std::vector<Problem> grown;
     for (const Problem& problem : problems) {
       for (const std::int64_t value : list) {
@@ -306,7 +319,18 @@ double predicted_device_bytes(const Variant& variant, const Cell& cell, const De
   const std::int64_t sets = cell.l2 == L2State::kCold ? kColdProofFactor * ring : ring;
   return static_cast<double>(sets) *
              static_cast<double>(OperandSet::allocated_bytes(cell.problem, type)) +
-         static_cast<double>(variant.workspace_bytes(cell.problem, cell.precision));
+         static_cast<double>(variant.workspace_bytes(cell.problem, cell.precision, device));
+}
+
+// Why this program has nothing that runs there; empty where it has.
+std::string missing_code(const DeviceList& devices, const Device& device) {
+  const std::string& built = devices.cuda_architectures;
+  if (device.backend != Backend::kCuda || built.empty() || has_code_for(built, device.sm)) {
+    return "";
+  }
+  return "this build has code for sm_" + join(split(built, ','), ", sm_") + ", this device is sm_" +
+         std::to_string(device.sm) +
+         "; build with CMAKE_CUDA_ARCHITECTURES=" + std::to_string(device.sm);
 }
 
 std::string reason_to_skip(const Variant& variant, const Cell& cell, const Device& device,
@@ -356,8 +380,15 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
 
   const std::vector<Copy> copies = options.copies.empty() ? std::vector<Copy>(1) : options.copies;
   std::set<std::string> ids;
+  const std::vector<Problem> problems = problems_of(options, file);
+  std::size_t cells = problems.size();
+  for (const std::size_t factor : {chosen_devices.size(), precisions.size(),
+                                   options.l2_states.size(), variants.size(), copies.size()}) {
+    cells *= factor;
+    refuse_too_many(cells);
+  }
   for (const Device& device : chosen_devices) {
-    for (const Problem& problem : problems_of(options, file)) {
+    for (const Problem& problem : problems) {
       for (const Precision precision : precisions) {
         for (const L2State l2 : options.l2_states) {
           for (const Listed& listed : variants) {
@@ -378,8 +409,10 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
                                   .skip = ""};
               planned.cell.copy = copy.number;
               planned.cell.planted = copy.planted;
-              planned.skip = listed.variant == nullptr
-                                 ? std::string(listed.missing)
+              const std::string no_code = missing_code(devices, device);
+              planned.skip = listed.variant == nullptr ? std::string(listed.missing)
+                             : !no_code.empty()
+                                 ? no_code
                                  : reason_to_skip(*listed.variant, planned.cell, device, host,
                                                   options.measuring.time_budget_s, options.force);
               if (ids.insert(planned.cell.id()).second) {

@@ -22,7 +22,8 @@ Json devices_reply(const DeviceList& devices) {
   return {{"devices", list},
           {"no_cuda", devices.no_cuda},
           {"cuda_runtime", devices.cuda_runtime},
-          {"cuda_driver", devices.cuda_driver}};
+          {"cuda_driver", devices.cuda_driver},
+          {"cuda_architectures", devices.cuda_architectures}};
 }
 
 Json answer(Session& session, const DeviceList& devices, const Json& request) {

@@ -172,6 +172,7 @@ DeviceList WorkerProcess::devices() {
   devices.no_cuda = reply.at("no_cuda");
   devices.cuda_runtime = reply.at("cuda_runtime");
   devices.cuda_driver = reply.at("cuda_driver");
+  devices.cuda_architectures = reply.at("cuda_architectures");
   for (const Json& device : reply.at("devices")) {
     devices.devices.push_back(device_from_json(device));
   }

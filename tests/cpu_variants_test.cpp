@@ -400,7 +400,9 @@ TEST_P(CpuVariant, KeepsTheContract) {
   EXPECT_FALSE(variant.prepare(Problem{}, Precision::kFp32, cpu(1)).choice.empty());
   for (const Problem& problem : kProblems) {
     EXPECT_GE(variant.executed_flops(problem), problem.flops());
-    EXPECT_GE(variant.workspace_bytes(problem, Precision::kFp32), 0);
+    const std::int64_t of_one = variant.workspace_bytes(problem, Precision::kFp32, cpu(1));
+    EXPECT_GE(of_one, 0);
+    EXPECT_GE(variant.workspace_bytes(problem, Precision::kFp32, cpu(64)), of_one);
   }
 }
 

@@ -212,7 +212,7 @@ double executed_flops(const Problem& problem) {
   return problem.flops();
 }
 
-std::int64_t workspace_bytes(const Problem& problem, Precision) {
+std::int64_t workspace_bytes(const Problem& problem, Precision, const Device&) {
   return 2 * problem.rows() * problem.rank * static_cast<std::int64_t>(sizeof(float));
 }
 

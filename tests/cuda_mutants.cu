@@ -357,7 +357,7 @@ double executed_flops(const Problem& problem) {
   return problem.flops();
 }
 
-std::int64_t workspace_bytes(const Problem& problem, Precision precision) {
+std::int64_t workspace_bytes(const Problem& problem, Precision precision, const Device&) {
   return problem.latent_count() * static_cast<std::int64_t>(sizeof(float)) +
          problem.kv_count() * size_of(stored_type(precision));
 }

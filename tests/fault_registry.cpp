@@ -223,7 +223,7 @@ double executed_flops(const Problem& problem) {
   return problem.flops();
 }
 
-std::int64_t workspace_bytes(const Problem&, Precision) {
+std::int64_t workspace_bytes(const Problem&, Precision, const Device&) {
   return 0;
 }
 

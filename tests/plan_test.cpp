@@ -32,11 +32,11 @@ double naive_flops(const Problem& problem) {
          (static_cast<double>(problem.model_dim) + 1);
 }
 
-std::int64_t no_workspace(const Problem&, Precision) {
+std::int64_t no_workspace(const Problem&, Precision, const Device&) {
   return 0;
 }
 
-std::int64_t gibibyte(const Problem&, Precision) {
+std::int64_t gibibyte(const Problem&, Precision, const Device&) {
   return std::int64_t{1} << 30;
 }
 
@@ -505,6 +505,19 @@ TEST(Skip, AVariantSaysItself) {
   options.variants = {"tensor_core"};
   options.force = true;
   EXPECT_EQ(skip_of(options, turing), "needs sm_80, this device is sm_75");
+}
+
+TEST(Skip, AGpuThatThisProgramHasNoCodeFor) {
+  DeviceList devices = kOneGpu;
+  devices.cuda_architectures = "80,89";
+  RunOptions options = options_on(request(Kind::kCuda));
+  options.variants = {"naive"};
+  options.force = true;
+  EXPECT_EQ(skip_of(options, devices),
+            "this build has code for sm_80, sm_89, this device is sm_90; build with "
+            "CMAKE_CUDA_ARCHITECTURES=90");
+  devices.cuda_architectures = "80,90a";
+  EXPECT_EQ(skip_of(options, devices), "");
 }
 
 TEST(Skip, AVariantLeftOutOfTheBuildSaysWhy) {

@@ -107,8 +107,8 @@ struct Variant {
   // FLOPs it really executes, for the prediction of its time; at least problem.flops().
   double (*executed_flops)(const Problem&);
 
-  // Device memory beyond the operands, in bytes.
-  std::int64_t (*workspace_bytes)(const Problem&, Precision);
+  // Memory beyond the operands, in bytes, where the device's is.
+  std::int64_t (*workspace_bytes)(const Problem&, Precision, const Device&);
 
   // In words, why it cannot run this cell there ("needs sm_80, this device is sm_75"); nothing if
   // it can. Asks no driver: the same answer on every machine that describes the device alike, and

@@ -51,7 +51,7 @@ void run(const Problem& problem, float* latent, const TypedOperands<float>& oper
   }
 }
 
-std::int64_t workspace_bytes(const Problem& problem, Precision precision) {
+std::int64_t workspace_bytes(const Problem& problem, Precision precision, const Device&) {
   return problem.latent_count() * size_of(stored_type(precision));
 }
 

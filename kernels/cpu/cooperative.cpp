@@ -301,9 +301,8 @@ std::int64_t bytes_of_workspace(const Plan& plan) {
   return plan.threads * plan.thread_floats * std::int64_t{sizeof(float)};
 }
 
-// Of all threads that OpenMP would take: the contract gives no device here.
-std::int64_t workspace_bytes(const Problem& problem, Precision) {
-  return bytes_of_workspace(make_plan(problem, omp_get_max_threads()));
+std::int64_t workspace_bytes(const Problem& problem, Precision, const Device& device) {
+  return bytes_of_workspace(make_plan(problem, device.threads));
 }
 
 Prepared prepare(const Problem& problem, Precision precision, const Device& device) {

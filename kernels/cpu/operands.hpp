@@ -53,7 +53,7 @@ inline Unit fma_unit(Precision) {
   return Unit::kFma;
 }
 
-inline std::int64_t no_workspace(const Problem&, Precision) {
+inline std::int64_t no_workspace(const Problem&, Precision, const Device&) {
   return 0;
 }
 

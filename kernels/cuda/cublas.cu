@@ -58,7 +58,7 @@ struct Rival {
   }
 };
 
-std::int64_t workspace_bytes(const Problem& problem, Precision precision) {
+std::int64_t workspace_bytes(const Problem& problem, Precision precision, const Device&) {
   return latent_bytes(problem, precision) + kCublasWorkspaceBytes;
 }
 

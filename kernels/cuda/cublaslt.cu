@@ -473,7 +473,7 @@ std::string search(Rival& rival) {
 // ---- the variant --------------------------------------------------------------------------------
 
 // With what the search needs and gives back. A problem that no device holds saturates.
-std::int64_t workspace_bytes(const Problem& problem, Precision precision) {
+std::int64_t workspace_bytes(const Problem& problem, Precision precision, const Device&) {
   constexpr double kMost = 0x1p60;
   const StoredType type = stored_type(precision);
   if (problem.compulsory_elements() * static_cast<double>(size_of(type)) > kMost) {

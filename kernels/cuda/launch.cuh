@@ -124,7 +124,7 @@ inline double credited_flops(const Problem& problem) {
   return problem.flops();
 }
 
-inline std::int64_t no_workspace(const Problem&, Precision) {
+inline std::int64_t no_workspace(const Problem&, Precision, const Device&) {
   return 0;
 }
 

@@ -226,7 +226,7 @@ Unit unit(Precision) {
 }
 
 // At most: only the tiled form keeps the latent in global memory.
-std::int64_t workspace_bytes(const Problem& problem, Precision precision) {
+std::int64_t workspace_bytes(const Problem& problem, Precision precision, const Device&) {
   return problem.latent_count() * size_of(stored_type(precision));
 }
 
