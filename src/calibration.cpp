@@ -58,6 +58,16 @@ double launch_and_wait_ns(Executor& executor, const Launch& launch) {
   return median(times);
 }
 
+// fp32 by tensor cores is a sum of products of parts: in the fewest cycles one product in TF32 and
+// two of rests in BF16. Three in TF32 take longer.
+std::optional<double> split_rate(const Calibration& calibration) {
+  constexpr double kProductsOfRests = 2;
+  if (!calibration.tf32_flop_per_s || !calibration.bf16_flop_per_s) {
+    return std::nullopt;
+  }
+  return 1 / (1 / *calibration.tf32_flop_per_s + kProductsOfRests / *calibration.bf16_flop_per_s);
+}
+
 }  // namespace
 
 Calibration calibrate(Executor& executor) {
@@ -92,13 +102,9 @@ std::optional<Roofline> roofline(const Calibration& calibration, const Device& d
                                  const Cell& cell, Unit unit) {
   std::optional<double> flop_per_s = calibration.fma_flop_per_s;
   if (unit == Unit::kTensorCore) {
-    constexpr double kProductsOf3xTf32 = 3;
     switch (cell.precision) {
       case Precision::kFp32:
-        flop_per_s = calibration.tf32_flop_per_s;
-        if (flop_per_s) {
-          *flop_per_s /= kProductsOf3xTf32;
-        }
+        flop_per_s = split_rate(calibration);
         break;
       case Precision::kTf32:
         flop_per_s = calibration.tf32_flop_per_s;

@@ -31,8 +31,9 @@ Calibration calibrate(Executor& executor);
 
 // The cell's FLOPs on the unit that the variant uses, or its compulsory bytes from where they lie,
 // whichever takes longer (Williams, Waterman and Patterson, "Roofline", 2009). fp32 on tensor cores
-// is credited at a third of the TF32 rate, since 3xTF32 makes three products of one. Hot bytes come
-// from the cache where they fit it. Unset where the unit's ceiling is not known.
+// is credited at the rate of one TF32 and two BF16 products, the fewest cycles that tensor_core
+// makes of it. Hot bytes come from the cache where they fit it. Unset where the unit's ceiling is
+// not known.
 std::optional<Roofline> roofline(const Calibration& calibration, const Device& device,
                                  const Cell& cell, Unit unit);
 

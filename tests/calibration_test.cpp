@@ -121,7 +121,8 @@ TEST(Roofline, TensorCoresAreRatedByPrecision) {
     return bound ? bound->ns : 0;
   };
   EXPECT_NEAR(ns(Precision::kTf32), kFlops / 30e3, 1e-6);
-  EXPECT_NEAR(ns(Precision::kFp32), kFlops / 10e3, 1e-6) << "3xTF32 makes three products of one";
+  EXPECT_NEAR(ns(Precision::kFp32), kFlops / 30e3 + 2 * kFlops / 50e3, 1e-6)
+      << "one product in TF32 and two in BF16";
   EXPECT_NEAR(ns(Precision::kBf16), kFlops / 50e3, 1e-6);
   EXPECT_NEAR(ns(Precision::kFp16), kFlops / 60e3, 1e-6);
 }
@@ -134,6 +135,9 @@ TEST(Roofline, UnknownCeilingsBoundNothing) {
   EXPECT_TRUE(roofline(no_fma, with_cache(kLarge), cell, Unit::kTensorCore));
   Calibration no_tensor = round_ceilings();
   no_tensor.tf32_flop_per_s.reset();
+  EXPECT_FALSE(roofline(no_tensor, with_cache(kLarge), cell, Unit::kTensorCore));
+  no_tensor = round_ceilings();
+  no_tensor.bf16_flop_per_s.reset();
   EXPECT_FALSE(roofline(no_tensor, with_cache(kLarge), cell, Unit::kTensorCore));
   Calibration no_memory = round_ceilings();
   no_memory.memory_bytes_per_s = 0;
