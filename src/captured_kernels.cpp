@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cxxabi.h>
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -51,17 +52,18 @@ int attribute(const Driver& driver, CUfunction_attribute which, CUfunction funct
   return value;
 }
 
-// As a person would write it: without template arguments, return type or parameters.
+// As a person would write it: without return type, namespaces, template arguments and parameters.
 std::string readable_name(const char* mangled) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> demangled(
       abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
   std::string name = status == 0 ? demangled.get() : mangled;
   const std::string unnamed = "(anonymous namespace)::";
-  if (const std::size_t at = name.rfind(unnamed); at != std::string::npos) {
-    name.erase(0, at + unnamed.size());
+  for (std::size_t at = 0; (at = name.find(unnamed)) != std::string::npos;) {
+    name.erase(at, unnamed.size());
   }
-  return name.substr(0, name.find_first_of("<("));
+  name.erase(std::min(name.size(), name.find_first_of("<(")));
+  return name.substr(name.find_last_of(": ") + 1);  // npos + 1 is 0
 }
 
 KernelFacts facts_of_node(const Driver& driver, cudaGraphNode_t node) {

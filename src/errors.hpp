@@ -5,8 +5,7 @@
 
 namespace mla_bench {
 
-// Exit codes of every command. Where several apply the order of precedence is
-// usage, incorrect, incomparable, unfit, regression, inconclusive.
+// Exit codes of every command; first_of (gate.hpp) says which counts where several apply.
 enum class ExitCode : int {
   kFine = 0,
   kRegression = 1,

@@ -249,6 +249,7 @@ class CpuExecutor final : public Executor {
  public:
   explicit CpuExecutor(const Device& device) : device_(device) {
     device_.free_memory = host_memory("/").free;
+    omp_set_dynamic(0);  // OMP_DYNAMIC would take fewer than the document says
     omp_set_num_threads(std::max(device_.threads, 1));
   }
 
@@ -402,11 +403,16 @@ class CpuExecutor final : public Executor {
 
 }  // namespace
 
+int most_threads() {
+  return omp_get_thread_limit();
+}
+
 Device find_cpu_device(const fs::path& root) {
   const std::vector<int> cpus = allowed_cpus();
   const std::int64_t allowed = cpus.empty() ? kUnlimited : static_cast<std::int64_t>(cpus.size());
   const std::int64_t threads =
-      std::min({static_cast<std::int64_t>(omp_get_max_threads()), allowed, cpu_quota(root)});
+      std::min({static_cast<std::int64_t>(omp_get_max_threads()),
+                static_cast<std::int64_t>(most_threads()), allowed, cpu_quota(root)});
   const HostMemory memory = host_memory(root);
   Device device;
   device.backend = Backend::kCpu;

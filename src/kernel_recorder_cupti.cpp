@@ -125,8 +125,10 @@ class CuptiRecorder : public KernelRecorder {
       from.api.disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
       throw;
     }
-    check(from.api.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
+    // Off in any case: what records would slow down whatever is timed afterwards.
+    const CUptiResult flushed = from.api.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     check(from.api.disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityDisable");
+    check(flushed, "cuptiActivityFlushAll");
     const std::lock_guard lock(from.mutex);
     if (from.dropped > 0) {
       throw std::runtime_error("CUPTI dropped " + std::to_string(from.dropped) + " records");

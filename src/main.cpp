@@ -1,4 +1,5 @@
 // From the command line to an exit code. The only place that turns errors into messages.
+#include <csignal>
 #include <exception>
 #include <span>
 #include <variant>
@@ -58,6 +59,7 @@ int fail(const std::exception& error, ExitCode code) {
 int main(int argc, char** argv) {
   try {
     open_standard_streams();
+    signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails, as on a full disk
     return dispatch({argv, static_cast<std::size_t>(argc)});
   } catch (const Interrupted&) {  // before there was anything to write down
     return kSignalBase + interrupted();

@@ -15,11 +15,12 @@ namespace {
 constexpr std::string_view kExitCodes =
     "\nExit codes: 0 fine, 1 regression (gate) or a gate that errs (selftest), 2 usage or file "
     "error,\n"
-    "3 a cell incorrect or failed, 4 untrusted or inconclusive with --strict, 5 incomparable, "
-    "missing\n"
-    "or nothing to compare or export, 6 environment unfit (gate), 77 nothing could run here, 128+n "
-    "ended\n"
-    "by signal n. Where several apply: 2, 3, 5, 6, 1, 4.\n";
+    "3 a cell incorrect or failed, 4 untrusted or inconclusive with --strict, or undecided "
+    "(selftest),\n"
+    "5 incomparable, missing or nothing to compare or export, 6 environment unfit (gate, "
+    "selftest),\n"
+    "77 nothing could run here, 128+n ended by signal n. Where several apply: 2, 3, 77, 5, 6, 1, "
+    "4.\n";
 
 struct Command {
   std::string_view name;

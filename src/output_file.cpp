@@ -1,6 +1,7 @@
 #include "output_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -30,6 +31,23 @@ void make_folder_of(const fs::path& target, const std::string& path) {
   }
 }
 
+// Under whatever name (/dev/stdout, /proc/self/fd/1, its own): a file in its place would take from
+// it all that was printed and is to be.
+bool is_stdout_or_stderr(const fs::path& target) {
+  struct stat named {};
+  if (stat(target.c_str(), &named) != 0) {
+    return false;
+  }
+  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat known {};
+    if (fstat(descriptor, &known) == 0 && known.st_dev == named.st_dev &&
+        known.st_ino == named.st_ino) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // A file that is to be renamed.
 struct Pending {
   std::string temporary;
@@ -38,16 +56,8 @@ struct Pending {
 
 Pending write_beside(const std::string& path, const std::string& text) {
   std::error_code error;
-  // A link stays, and what it names is replaced.
-  const fs::path target =
-      fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : fs::path(path);
+  const fs::path target = replaced_by(path);
   make_folder_of(target, path);
-  if (fs::is_directory(target, error)) {
-    throw cannot_write(path, "it is a folder");
-  }
-  if (fs::exists(target, error) && !fs::is_regular_file(target, error)) {
-    throw cannot_write(path, "it is no regular file; give - for stdout");
-  }
   const std::string temporary = target.string() + ".tmp" + std::to_string(getpid());
   errno = 0;
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
@@ -62,6 +72,22 @@ Pending write_beside(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+fs::path replaced_by(const std::string& path) {
+  std::error_code error;
+  const fs::path target =
+      fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : fs::path(path);
+  if (fs::is_directory(target, error)) {
+    throw cannot_write(path, "it is a folder");
+  }
+  if (fs::exists(target, error) && !fs::is_regular_file(target, error)) {
+    throw cannot_write(path, "it is no regular file; give - for stdout");
+  }
+  if (is_stdout_or_stderr(target)) {
+    throw cannot_write(path, "stdout or stderr goes there; give - for stdout, or another file");
+  }
+  return target;
+}
 
 void write_whole_file(const std::string& path, const std::string& text) {
   const Pending file = write_beside(path, text);

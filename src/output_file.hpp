@@ -1,9 +1,15 @@
 // Files that a command writes: whole or not at all, and known to be writable before the work.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace mla_bench {
+
+// Where a file that is written to `path` comes to lie: `path`, or of a link what it names, so that
+// the link stays. Throws UsageError where that is a folder, no regular file, or where stdout or
+// stderr goes.
+std::filesystem::path replaced_by(const std::string& path);
 
 // Replaces `path` by `text` in one step: temporary file in the same folder, then rename. Creates
 // the folder where it is missing. Throws UsageError that names the file.

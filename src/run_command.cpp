@@ -13,6 +13,7 @@
 #include "console.hpp"
 #include "document.hpp"
 #include "errors.hpp"
+#include "executor.hpp"
 #include "interrupt.hpp"
 #include "json.hpp"
 #include "judge.hpp"
@@ -171,6 +172,11 @@ int run_command(const RunOptions& options, std::span<const char* const> argv) {
   }
   DeviceList devices = worker.devices();
   if (options.threads) {
+    if (*options.threads > most_threads()) {
+      throw UsageError("--threads " + std::to_string(*options.threads) +
+                       ": OMP_THREAD_LIMIT allows " + std::to_string(most_threads()) +
+                       "; unset it or ask for less");
+    }
     devices.devices.back().threads = *options.threads;
   }
   const Plan plan = make_plan(options, devices, registry(), file);

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 #include <system_error>
 #include <utility>
 
+#include "output_file.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -388,8 +390,10 @@ std::string header_text(std::span<const TensorView> tensors,
 // A file beside its final path, removed again unless it is committed.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(std::string path)
-      : path_(std::move(path)), name_(path_ + ".partial-" + std::to_string(::getpid())) {
+  explicit TemporaryFile(const std::string& path)
+      : path_(path),
+        target_(replaced_by(path)),
+        name_(target_.string() + ".partial-" + std::to_string(::getpid())) {
     descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
       throw error(errno);
@@ -421,7 +425,7 @@ class TemporaryFile {
   void commit() {
     // A network file system reports a full disk only here.
     if (::close(std::exchange(descriptor_, -1)) != 0 ||
-        ::rename(name_.c_str(), path_.c_str()) != 0) {
+        ::rename(name_.c_str(), target_.c_str()) != 0) {
       throw error(errno);
     }
     committed_ = true;
@@ -432,7 +436,8 @@ class TemporaryFile {
     return file_error(path_, "cannot be written: " + system_reason(code));
   }
 
-  std::string path_;
+  std::string path_;  // as the user named it
+  std::filesystem::path target_;
   std::string name_;
   int descriptor_ = -1;
   bool committed_ = false;
@@ -487,16 +492,11 @@ std::vector<std::byte> read_tensor(const TensorFile& file, const TensorEntry& te
 }
 
 void check_tensor_file_can_be_written(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    throw file_error(path, "cannot be written: it is there and is not a regular file");
-  }
   const TemporaryFile removed_again(path);
 }
 
 void write_tensor_file(const std::string& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  check_tensor_file_can_be_written(path);
   const std::string header = header_text(tensors, metadata);
   const std::uint64_t length = header.size();
   TemporaryFile file(path);

@@ -160,32 +160,57 @@ std::string unknown_name(std::string_view kind, std::string_view unknown,
   return message + " valid: " + join(valid, ", ");
 }
 
+namespace {
+
+// Bytes of the UTF-8 character that begins there; 0 where none does (RFC 3629, section 4).
+std::size_t character_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  const int first = byte(at);
+  const int second = byte(at + 1);
+  if (first < 0x80) {
+    return 1;
+  }
+  const std::size_t length = first >= 0xc2 && first <= 0xdf   ? 2
+                             : first >= 0xe0 && first <= 0xef ? 3
+                             : first >= 0xf0 && first <= 0xf4 ? 4
+                                                              : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) {
+      return 0;
+    }
+  }
+  // Longer than need be, half of a pair of UTF-16, or beyond the last character.
+  const bool is_none = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+                       (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
+  return is_none ? 0 : length;
+}
+
+}  // namespace
+
 std::string printable(std::string_view text) {
   static constexpr std::string_view kHex = "0123456789abcdef";
   std::string shown;
-  int following = 0;  // bytes that a UTF-8 character in hand still needs
-  bool in_c1 = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = character_at(text, i);
     const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    const bool is_continuation = byte >= 0x80 && byte < 0xc0;
     const bool is_c0 = byte < 0x20 || byte == 0x7f;
     // C1 controls are U+0080 .. U+009F: c2 80 .. c2 9f in UTF-8, 80 .. 9f to an 8-bit terminal.
-    const bool starts_c1 = byte == 0xc2 && next >= 0x80 && next < 0xa0;
-    const bool is_stray = is_continuation && (following == 0 || in_c1);
-    following = is_continuation ? std::max(following - 1, 0)
-                : byte >= 0xf0  ? 3
-                : byte >= 0xe0  ? 2
-                : byte >= 0xc0  ? 1
-                                : 0;
-    in_c1 = starts_c1;
-    if (is_c0 || starts_c1 || is_stray) {
-      shown += "\\x";
-      shown += kHex[byte >> 4];
-      shown += kHex[byte & 15];
+    const bool is_c1 =
+        length == 2 && byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    const std::size_t end = i + std::max<std::size_t>(length, 1);
+    if (length > 0 && !is_c0 && !is_c1) {
+      shown += text.substr(i, length);
     } else {
-      shown += text[i];
+      for (std::size_t k = i; k < end; ++k) {
+        const auto hidden = static_cast<unsigned char>(text[k]);
+        shown += "\\x";
+        shown += kHex[hidden >> 4];
+        shown += kHex[hidden & 15];
+      }
     }
+    i = end;
   }
   return shown;
 }

@@ -446,7 +446,7 @@ TEST_P(CudaVariant, GivesExactBitsOnSmallIntegers) {
   EXPECT_GE(ran, 60) << "too few of the awkward shapes ran";
 }
 
-// Unit roundoffs, and the products of kernels.md section 6.2: what a correct kernel may be off by,
+// Unit roundoffs, and the products that bounds.hpp derives: what a correct kernel may be off by,
 // relative to |hidden| @ |w_down| @ |w_up|, to first order.
 constexpr double kFp32Roundoff = 0x1p-24;
 constexpr double kTf32Roundoff = 0x1p-11;
@@ -711,7 +711,7 @@ TEST_P(CudaVariant, KeepsItsContract) {
     SCOPED_TRACE(describe(problem));
     refuses(problem, device_);
     EXPECT_GE(variant().executed_flops(problem), problem.flops());
-    EXPECT_GE(variant().workspace_bytes(problem, precision()), 0);
+    EXPECT_GE(variant().workspace_bytes(problem, precision(), device_), 0);
   }
   EXPECT_FALSE(variant().summary.empty());
 
@@ -728,6 +728,8 @@ TEST_P(CudaVariant, KeepsItsContract) {
   for (const KernelFacts& kernel : kernels) {
     SCOPED_TRACE(kernel.name);
     EXPECT_FALSE(kernel.name.empty());
+    // Neither return type nor namespaces, arguments or template arguments.
+    EXPECT_EQ(kernel.name.find_first_of(" :<>()"), std::string::npos);
     EXPECT_GT(kernel.grid.x * kernel.grid.y * kernel.grid.z, 0);
     EXPECT_GE(kernel.block.x * kernel.block.y * kernel.block.z, 32);
     EXPECT_EQ(kernel.grid.x % kernel.cluster.x, 0);

@@ -134,8 +134,21 @@ TEST(Text, NoByteOfAC1ControlIsLeftOver) {
   // U+009B is CSI, as good as ESC [ to a terminal; so is the lone byte to one that is not in UTF-8.
   EXPECT_EQ(printable("a\u009b31m"), "a\\xc2\\x9b31m");
   EXPECT_EQ(printable("a\x9b\x33\x31m"), "a\\x9b31m");
-  EXPECT_EQ(printable("\xc2"), "\xc2") << "a lead byte alone drives nothing";
+  EXPECT_EQ(printable("\xc2"), "\\xc2");
   EXPECT_EQ(printable("\u4e1b"), "\u4e1b") << "0x9b inside a longer character";
+}
+
+TEST(Text, WhatIsPrintedIsUtf8) {
+  for (const char* whole : {"\u00a0", "\u07ff", "\u0800", "\uffff", "\U00010000", "\U0010ffff"}) {
+    EXPECT_EQ(printable(whole), whole);
+  }
+  EXPECT_EQ(printable("a\xff.json"), "a\\xff.json");
+  EXPECT_EQ(printable("\xe4\xb8"), "\\xe4\\xb8") << "cut";
+  EXPECT_EQ(printable("\xe4\xb8\x41"), "\\xe4\\xb8\x41");
+  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf") << "longer than need be";
+  EXPECT_EQ(printable("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "half of a pair of UTF-16";
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "beyond U+10FFFF";
 }
 
 TEST(Text, AQuoteIsNoLongerThanALineHolds) {

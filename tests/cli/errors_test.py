@@ -207,6 +207,45 @@ class Files(harness.CliTest):
                 self.ends_with_one_line(done, USAGE, path)
                 self.assertEqual(self.files(), before)
 
+    def test_the_file_that_stdout_goes_to(self):
+        self.ends(
+            self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", "document.json"), 0
+        )
+        for command in (
+            "mla-bench export document.json --to bmf --output /dev/stdout",
+            "mla-bench export document.json --to bmf --output log",
+            "mla-bench --device cpu --variant naive --json /proc/self/fd/1",
+        ):
+            with self.subTest(command=command):
+                done = self.run_shell(f"{{ echo before; {command}; echo $?; }} >log")
+                self.ends_with_one_line(done, 0, "stdout", "give -")
+                self.assertEqual((self.folder / "log").read_text(), f"before\n{USAGE}\n")
+
+    def test_tensors_go_where_a_link_leads(self):
+        (self.folder / "there").mkdir()
+        (self.folder / "there" / "t").write_text("old")
+        (self.folder / "link").symlink_to("there/t")
+        for option in ("--save", "--json"):
+            self.ends(
+                self.run_program(
+                    *[*BRIEF, *TINY, "--variant", "naive", "--json", "a.json", option, "link"]
+                    if option == "--save"
+                    else [*BRIEF, *TINY, "--variant", "naive", option, "link"]
+                ),
+                0,
+            )
+            self.assertTrue((self.folder / "link").is_symlink())
+            self.assertNotEqual((self.folder / "there" / "t").read_text(errors="replace"), "old")
+            (self.folder / "there" / "t").write_text("old")
+
+    def test_a_limit_on_the_size_of_files(self):
+        done = self.run_shell(
+            "ulimit -f 2; mla-bench --device cpu --variant naive --batch 1 --seq 4 --rounds 9 "
+            "--warmup 0 --quiet --json a.json"
+        )
+        self.ends_with_one_line(done, USAGE, "a.json")
+        self.assertEqual(self.files(), [])
+
     def test_unwritable_folder(self):
         (self.folder / "locked").mkdir(mode=0o555)
         self.folder.chmod(0o755)
@@ -310,6 +349,21 @@ class Files(harness.CliTest):
                 self.ends_with_one_line(done, USAGE, option, "UTF-8")
                 self.assertEqual(self.files(), [])
         self.ends(self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", name), 0)
+
+
+    def test_lists_without_end(self):
+        many = ",".join(map(str, range(1, 20001)))
+        done = self.run_program("--seq", many, "--batch", many, "--dry-run", timeout=20)
+        self.ends_with_one_line(done, USAGE, "--seq", "100000 cells")
+
+    def test_fewer_threads_than_asked_for(self):
+        limited = self.environment(OMP_THREAD_LIMIT="1")
+        quick = ["--device", "cpu", "--rounds", "1", "--warmup", "0", *TINY, "--variant", "naive"]
+        quick += ["--json", "a.json"]
+        done = self.run_program(*quick, "--threads", "2", env=limited)
+        self.ends_with_one_line(done, USAGE, "--threads 2", "OMP_THREAD_LIMIT")
+        self.ends(self.run_program(*quick, env=limited), 0)
+        self.assertEqual(self.document(self.folder / "a.json")["cells"][0]["threads"], 1)
 
 
 class Stdout(harness.CliTest):
