@@ -273,7 +273,8 @@ std::optional<double> expected_frobenius_error(const Problem& problem, Precision
   // roundoff: uniform over half a unit in the last place, for significands spread logarithmically.
   constexpr double kRoundingRms = 0.425;
   // As parts of u: fp32 sums rounded to nearest add up like sqrt(depth), sums that a tensor core
-  // truncates like the number of steps, since truncation is biased (kernels.md 6.3, simulated).
+  // truncates like the number of steps, since truncation is biased: tests/bounds_test.cpp
+  // simulates both.
   constexpr double kNearestSum = 0.35;
   constexpr double kTruncatedStep = 0.36;
   constexpr double kTf32StepDepth = 8;  // of one mma instruction

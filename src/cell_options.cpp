@@ -22,8 +22,6 @@ bool is_uuid(std::string_view text) {
 }
 
 InputSource inputs_of(const Parsed& parsed) {
-  static constexpr std::array kDistributions{Distribution::kNormal, Distribution::kPositive,
-                                             Distribution::kExact};
   InputSource source{
       .distribution = Distribution::kNormal, .seed = 0, .file = text_of(parsed, "input")};
   const std::vector<Distribution> chosen =

@@ -1,6 +1,7 @@
 // The tensors that a cell works on: generated from a seed, or read from a safetensors file.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,9 @@ namespace mla_bench {
 //   exact     small integers, so that every sum of products is exact in the precision and every
 //             correct kernel gives the same bits in whatever order it adds
 enum class Distribution { kNormal, kPositive, kExact };
+
+inline constexpr std::array kDistributions{Distribution::kNormal, Distribution::kPositive,
+                                           Distribution::kExact};
 
 std::string_view name_of(Distribution distribution);
 

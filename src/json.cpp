@@ -11,8 +11,6 @@ namespace {
 constexpr std::array kL2States{L2State::kHot, L2State::kCold};
 constexpr std::array kStatuses{Status::kPassed, Status::kIncorrect, Status::kFailed,
                                Status::kSkipped, Status::kUntrusted};
-constexpr std::array kDistributions{Distribution::kNormal, Distribution::kPositive,
-                                    Distribution::kExact};
 constexpr std::array kMethods{CheckMethod::kFull, CheckMethod::kDevice, CheckMethod::kProjection};
 
 Json to_json(const Extent3& extent) {

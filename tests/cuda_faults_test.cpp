@@ -27,10 +27,11 @@ class CudaFaults : public testing::Test {
     const fs::path path =
         fs::temp_directory_path() / ("mla-bench-cuda-faults-" + std::to_string(getpid()) + ".json");
     const std::string command =
-        std::string(MLA_BENCH_GPU_FAULTY) +
+        "'" MLA_BENCH_GPU_FAULTY
+        "'"
         " --device cuda:0 --variant right,moves_all,moves_half,moves_latent,adds_kernel --rounds 2 "
-        "--warmup 0.05 --quiet --json " +
-        path.string();
+        "--warmup 0.05 --quiet --json '" +
+        path.string() + "'";
     const int status = std::system(command.c_str());
     exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     std::ifstream file(path, std::ios::binary);

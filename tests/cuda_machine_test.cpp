@@ -40,9 +40,9 @@ struct Outcome {
 Outcome run(const std::string& options, const std::string& variables = "") {
   const std::string path =
       (fs::temp_directory_path() / ("mla-bench-cuda-machine-" + std::to_string(getpid()))).string();
-  const std::string command = variables + " " + MLA_BENCH_GPU_FAULTY +
-                              " --device cuda:0 --rounds 2 --warmup 0.05 " + options + " --json " +
-                              path + ".json >" + path + ".out 2>" + path + ".err";
+  const std::string command =
+      variables + " '" + MLA_BENCH_GPU_FAULTY + "' --device cuda:0 --rounds 2 --warmup 0.05 " +
+      options + " --json '" + path + ".json' >'" + path + ".out' 2>'" + path + ".err'";
   const int status = std::system(command.c_str());
   Outcome outcome{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                   .errors = contents(path + ".err"),

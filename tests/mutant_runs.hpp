@@ -96,7 +96,7 @@ inline MutantRun run_mutants(const MutantRig& rig, const std::string& options) {
   const fs::path path =
       fs::temp_directory_path() / ("mla-bench-mutants-" + std::to_string(getpid()) + ".json");
   const std::string command =
-      rig.program + " " + options + " --quiet --json " + path.string() + " " + rig.more;
+      "'" + rig.program + "' " + options + " --quiet --json '" + path.string() + "' " + rig.more;
   const int status = std::system(command.c_str());
   MutantRun run{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .cells = {}};
   std::ifstream file(path, std::ios::binary);

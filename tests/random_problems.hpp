@@ -210,8 +210,6 @@ inline RandomOutcome run_random_problems(const Device& device, std::int64_t coun
                      .value_or(static_cast<std::int64_t>(std::random_device{}() % kReadable));
   std::cout << "random problems from MLA_BENCH_RANDOM_SEED=" << outcome.seed << '\n';
   Dice dice(static_cast<std::uint64_t>(outcome.seed));
-  constexpr std::array kDistributions{Distribution::kNormal, Distribution::kPositive,
-                                      Distribution::kExact};
   constexpr std::size_t kMostFailures = 3;
   for (const Listed& listed : registry()) {
     if (listed.backend != device.backend || listed.variant == nullptr) {

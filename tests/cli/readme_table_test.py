@@ -238,7 +238,7 @@ class ReadmeTable(harness.CliTest):
             self.assertEqual(self.rows_of(self.readme() + "| |\n"), [])
 
     def peers(self):
-        """As peers.py writes it."""
+        """As scripts/peers writes it."""
         return {
             "gpu": "NVIDIA H200",
             "torch": "2.11.0",
@@ -348,7 +348,7 @@ class ReadmeTable(harness.CliTest):
             ("ladder:box/peers", (), "no schema"),
             ("peers:box/peers", (), "document="),
             ("peers:box/peers", ("document=box/none",), "box/none"),
-            ("peers:box/a", ("document=box/a",), "peers.py"),
+            ("peers:box/a", ("document=box/a",), "scripts/peers"),
         ):
             kind, _, path = kind.partition(":")
             self.marked(kind, *options, name=path or "box")
@@ -364,7 +364,7 @@ class ReadmeTable(harness.CliTest):
             self.marked("peers", "document=box/a", name="box/peers")
             done = self.table()
             self.ends(done, 2)
-            self.assertRegex(done.stderr, r"\Areadme_table: [^\n]+peers.py[^\n]+\n\Z")
+            self.assertRegex(done.stderr, r"\Areadme_table: [^\n]+scripts/peers[^\n]+\n\Z")
         broken = self.h200()
         del broken["cells"][0]["problem"]
         self.keep(broken)

@@ -3,6 +3,7 @@ the script behind them is tried in a repository of its own, on the CPU."""
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import unittest
@@ -115,7 +116,7 @@ class MergeBase(harness.CliTest):
             f"""
 root=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$root/build/$1/bin"
-ln -sf {harness.PROGRAM} "$root/build/$1/bin/$2"
+ln -sf {shlex.quote(harness.PROGRAM)} "$root/build/$1/bin/$2"
 echo "built $(cat "$root/code")" >&2""",
         )
         (self.tree / ".gitignore").write_text("/build/\n")

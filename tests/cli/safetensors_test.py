@@ -39,8 +39,8 @@ class Safetensors(harness.CliTest):
                     )
                     self.ends(done, 0)
                     self.assertEqual(
-                        self.document(self.folder / "out.json")["cells"][0]["inputs"],
-                        {"file": name},
+                        self.document(self.folder / "out.json")["cells"][0]["inputs"]["file"],
+                        name,
                     )
                     self.judge("check", str(self.folder / "out.safetensors"))
 
