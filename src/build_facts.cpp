@@ -21,8 +21,7 @@ bool has_code_for(std::string_view architectures, int sm) {
   for (const std::string& architecture : split(architectures, ',')) {
     const bool is_specific = architecture.ends_with('a');
     const std::int64_t built =
-        parse_integer(is_specific ? architecture.substr(0, architecture.size() - 1) : architecture)
-            .value_or(0);
+        parse_integer(architecture.substr(0, architecture.find_first_of("af"))).value_or(0);
     if (is_specific ? built == sm : built / 10 == sm / 10 && built <= sm) {
       return true;
     }

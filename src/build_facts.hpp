@@ -20,8 +20,8 @@ struct BuildFacts {
 BuildFacts build_facts();
 
 // Whether machine code for `architectures` ("80,89,90a", of which there is no PTX) runs on a device
-// of compute capability `sm` (86 is 8.6): the same major, and no older minor; 90a on 90 alone. See
-// "Binary Compatibility" in the CUDA C++ Programming Guide.
+// of compute capability `sm` (86 is 8.6): the same major, and no older minor; 90a on 90 alone, 100f
+// on its family. See "Binary Compatibility" in the CUDA C++ Programming Guide.
 bool has_code_for(std::string_view architectures, int sm);
 
 // The lines of --version.

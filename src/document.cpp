@@ -43,6 +43,10 @@ Json host_json(const std::vector<DocumentDevice>& devices) {
 
 }  // namespace
 
+std::vector<std::string> starts_of(const Document& document) {
+  return document.merged_from.empty() ? std::vector{document.started_at} : document.merged_from;
+}
+
 std::string to_text(const Document& document) {
   Json json{
       {"schema", kDocumentSchema},

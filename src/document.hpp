@@ -25,7 +25,7 @@ struct DocumentDevice {
 struct Document {
   std::vector<std::string> argv;
   std::string started_at;  // ISO 8601, UTC
-  // When each of several runs began that are merged here; empty for one run.
+  // When each of several runs began whose measurements are here; empty for one run.
   std::vector<std::string> merged_from;
   std::string finished_at;   // empty while the run lasts
   int ended_by_signal = 0;   // 0: it was not
@@ -34,6 +34,9 @@ struct Document {
   std::vector<DocumentDevice> devices;
   std::vector<Result> cells;
 };
+
+// The starts of the runs whose measurements it holds.
+std::vector<std::string> starts_of(const Document& document);
 
 std::string to_text(const Document& document);
 

@@ -261,11 +261,8 @@ bool has_copies(const Document& document) {
 
 // Whether a run of the one began when one of the other did.
 bool may_share_a_run(const Document& a, const Document& b) {
-  const auto starts = [](const Document& document) {
-    return document.merged_from.empty() ? std::vector{document.started_at} : document.merged_from;
-  };
-  const std::vector<std::string> of_b = starts(b);
-  const std::vector<std::string> of_a = starts(a);
+  const std::vector<std::string> of_a = starts_of(a);
+  const std::vector<std::string> of_b = starts_of(b);
   return std::find_first_of(of_a.begin(), of_a.end(), of_b.begin(), of_b.end()) != of_a.end();
 }
 

@@ -140,11 +140,18 @@ std::vector<CellEvidence> evidence_of(std::span<const RecordedDocument> document
   std::vector<CellEvidence> cells;
   std::map<std::string, std::size_t> places;
   std::size_t processes_before = 0;
+  InputContents contents;
+  for (const RecordedDocument& recorded : documents) {
+    for (const Result& result : recorded.document.cells) {
+      contents.note(key_of(result.cell).work);
+    }
+  }
   for (const RecordedDocument& recorded : documents) {
     const Document& document = recorded.document;
     std::size_t most = processes_before + 1;  // a document without the cell is a process too
     for (const Result& result : document.cells) {
-      const CellKey key = key_of(result.cell);
+      CellKey key = key_of(result.cell);
+      contents.fill(key.work);
       const auto device = std::find_if(document.devices.begin(), document.devices.end(),
                                        [&](const DocumentDevice& entry) {
                                          return entry.device.backend == key.place.backend &&
@@ -202,6 +209,7 @@ Document merge_runs(std::span<const RecordedDocument> runs) {
   }
   Document merged = runs.front().document;
   merged.cells.clear();
+  merged.merged_from.clear();
   std::map<std::string, std::size_t> places;
   std::int64_t process = 0;
   for (const RecordedDocument& run : runs) {
@@ -224,7 +232,8 @@ Document merge_runs(std::span<const RecordedDocument> runs) {
         }
       }
     }
-    merged.merged_from.push_back(run.document.started_at);
+    const std::vector<std::string> starts = starts_of(run.document);
+    merged.merged_from.insert(merged.merged_from.end(), starts.begin(), starts.end());
     merged.finished_at = run.document.finished_at;
     ++process;
   }

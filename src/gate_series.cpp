@@ -205,6 +205,11 @@ void append(RecordedDocument& into, RecordedDocument more) {
       *found = std::move(entry);
     }
   }
+  std::vector<std::string> starts = starts_of(into.document);
+  for (const std::string& start : starts_of(more.document)) {
+    starts.push_back(start);
+  }
+  into.document.merged_from = std::move(starts);
   std::move(more.document.cells.begin(), more.document.cells.end(),
             std::back_inserter(into.document.cells));
   into.document.finished_at = more.document.finished_at;

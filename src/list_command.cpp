@@ -32,14 +32,14 @@ std::string title_of(const Listed& listed) {
 }
 
 // The precisions in which the variant runs the headline problem there, and why not the others.
-std::string describe(const Listed& listed, const Device& device) {
+std::string describe(const Listed& listed, const Device& device, const std::string& architectures) {
   std::vector<std::string> can;
   std::string cannot;
   if (listed.variant == nullptr) {
     return "      cannot run: " + std::string(listed.missing) + "\n";
   }
   for (const Precision precision : kPrecisions) {
-    if (const auto why = listed.variant->why_not(Problem{}, precision, device)) {
+    if (const auto why = why_not(*listed.variant, Problem{}, precision, device, architectures)) {
       cannot += "      not " + std::string(name_of(precision)) + ": " + *why + "\n";
     } else {
       can.emplace_back(name_of(precision));
@@ -86,7 +86,7 @@ int list_command(const ListOptions& options) {
     text += "\nVariants on " + printable(same.front().name) + "\n";
     for (const Listed& listed : registry()) {
       if (listed.backend == same.front().backend) {
-        text += title_of(listed) + describe(listed, same.front());
+        text += title_of(listed) + describe(listed, same.front(), devices.cuda_architectures);
       }
     }
   }

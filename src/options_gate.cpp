@@ -115,7 +115,8 @@ Grammar gate_grammar() {
                 FileUse::kRead},
                {"against", "PROGRAM", "the mla-bench of before", FileUse::kRead},
                {"allow-environment", nullptr,
-                "compare though device, driver, clocks or build differ, and say how"},
+                "compare though device, driver, clocks, build or the values of --input differ, and "
+                "say how"},
            }},
           {"Rules",
            {

@@ -75,16 +75,24 @@ Pending write_beside(const std::string& path, const std::string& text) {
 
 fs::path replaced_by(const std::string& path) {
   std::error_code error;
-  const fs::path target =
-      fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : fs::path(path);
-  if (fs::is_directory(target, error)) {
+  if (fs::is_directory(path, error)) {
     throw cannot_write(path, "it is a folder");
   }
-  if (fs::exists(target, error) && !fs::is_regular_file(target, error)) {
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
     throw cannot_write(path, "it is no regular file; give - for stdout");
   }
-  if (is_stdout_or_stderr(target)) {
+  if (is_stdout_or_stderr(path)) {
     throw cannot_write(path, "stdout or stderr goes there; give - for stdout, or another file");
+  }
+  // Step by step, since a link may lead to what is not there yet.
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  fs::path target = path;
+  for (int links = 0; fs::is_symlink(target, error); ++links) {
+    if (links == kMostLinks) {
+      throw cannot_write(path, "links that lead to each other");
+    }
+    const fs::path next = fs::read_symlink(target, error);
+    target = next.is_absolute() ? next : target.parent_path() / next;
   }
   return target;
 }

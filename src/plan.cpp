@@ -322,21 +322,26 @@ double predicted_device_bytes(const Variant& variant, const Cell& cell, const De
          static_cast<double>(variant.workspace_bytes(cell.problem, cell.precision, device));
 }
 
-// Why this program has nothing that runs there; empty where it has.
-std::string missing_code(const DeviceList& devices, const Device& device) {
-  const std::string& built = devices.cuda_architectures;
-  if (device.backend != Backend::kCuda || built.empty() || has_code_for(built, device.sm)) {
-    return "";
+std::optional<std::string> why_not(const Variant& variant, const Problem& problem,
+                                   Precision precision, const Device& device,
+                                   const std::string& architectures) {
+  if (std::optional<std::string> why = variant.why_not(problem, precision, device)) {
+    return why;
   }
-  return "this build has code for sm_" + join(split(built, ','), ", sm_") + ", this device is sm_" +
-         std::to_string(device.sm) +
+  if (device.backend != Backend::kCuda || architectures.empty() ||
+      has_code_for(architectures, device.sm)) {
+    return std::nullopt;
+  }
+  return "this build has code for sm_" + join(split(architectures, ','), ", sm_") +
+         ", this device is sm_" + std::to_string(device.sm) +
          "; build with CMAKE_CUDA_ARCHITECTURES=" + std::to_string(device.sm);
 }
 
 std::string reason_to_skip(const Variant& variant, const Cell& cell, const Device& device,
-                           const Device& host, double seconds, bool force) {
+                           const Device& host, const std::string& architectures, double seconds,
+                           bool force) {
   if (const std::optional<std::string> why =
-          variant.why_not(cell.problem, cell.precision, device)) {
+          why_not(variant, cell.problem, cell.precision, device, architectures)) {
     return *why;
   }
   const double on_device = predicted_device_bytes(variant, cell, device);
@@ -409,11 +414,10 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
                                   .skip = ""};
               planned.cell.copy = copy.number;
               planned.cell.planted = copy.planted;
-              const std::string no_code = missing_code(devices, device);
-              planned.skip = listed.variant == nullptr ? std::string(listed.missing)
-                             : !no_code.empty()
-                                 ? no_code
+              planned.skip = listed.variant == nullptr
+                                 ? std::string(listed.missing)
                                  : reason_to_skip(*listed.variant, planned.cell, device, host,
+                                                  devices.cuda_architectures,
                                                   options.measuring.time_budget_s, options.force);
               if (ids.insert(planned.cell.id()).second) {
                 plan.cells.push_back(std::move(planned));

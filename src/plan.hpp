@@ -34,10 +34,17 @@ Plan make_plan(const RunOptions& options, const DeviceList& devices,
 std::vector<Device> choose_devices(std::span<const DeviceRequest> requests,
                                    const DeviceList& devices, std::vector<std::string>& warnings);
 
-// Why this variant cannot run this cell there, by its own word, the device's memory and the time
-// that it is predicted to take; empty where it can.
+// Why the variant cannot run there, by its own word, or because this program has machine code for
+// other `architectures` (DeviceList::cuda_architectures) alone; nothing where it can.
+std::optional<std::string> why_not(const Variant& variant, const Problem& problem,
+                                   Precision precision, const Device& device,
+                                   const std::string& architectures);
+
+// Why this variant cannot run this cell there: the same, the device's memory, or the time that it
+// is predicted to take; empty where it can.
 std::string reason_to_skip(const Variant& variant, const Cell& cell, const Device& device,
-                           const Device& host, double seconds, bool force);
+                           const Device& host, const std::string& architectures, double seconds,
+                           bool force);
 
 // A pessimistic guess of one launch: executed FLOPs over a small part of the device's peak.
 double predicted_launch_s(const Variant& variant, const Problem& problem, const Device& device);

@@ -41,8 +41,8 @@ std::vector<std::string> nearest(std::string_view unknown, std::span<const std::
 std::string unknown_name(std::string_view kind, std::string_view unknown,
                          std::span<const std::string> valid);
 
-// Control characters, and bytes that are no UTF-8, as \xNN, so that a stranger's text can neither drive
-// a terminal nor spoil a file.
+// Control characters, and bytes that are no UTF-8, as \xNN, so that a stranger's text can neither
+// drive a terminal nor spoil a file.
 std::string printable(std::string_view text);
 
 // The same in quotes, and no more of it than a line holds: a stranger's file may have a name of a

@@ -347,7 +347,8 @@ Inputs from_file(Inputs inputs) {
   return inputs;
 }
 
-// First order in the roundoffs, as bounds.hpp derives them; the exact ones are larger by their products alone.
+// First order in the roundoffs, as bounds.hpp derives them; the exact ones are larger by their
+// products alone.
 TEST(Bounds, AreTheirFirstOrderFormulas) {
   constexpr double kU = 0x1p-24;
   constexpr double kSecondOrder = 1.01;

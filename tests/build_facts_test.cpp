@@ -15,6 +15,7 @@ TEST(BuildFacts, CodeRunsOnItsOwnMajorVersionFromItsMinorOneUp) {
   EXPECT_FALSE(has_code_for("90a", 91)) << "its own instructions are of 9.0 alone";
   EXPECT_TRUE(has_code_for("120", 121));
   EXPECT_FALSE(has_code_for("100", 120));
+  EXPECT_TRUE(has_code_for("100f", 103)) << "of one family";
   EXPECT_FALSE(has_code_for("", 90));
 }
 

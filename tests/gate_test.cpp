@@ -524,6 +524,22 @@ TEST(GateEvidence, AnchorsAreThoseOfTheProcess) {
   EXPECT_TRUE(merged[0].processes[2].anchors_ns);
 }
 
+TEST(GateEvidence, ADocumentThatDoesNotTellTheContentIsOfTheOneThatOthersTell) {
+  const auto with_content = [](const std::string& content) {
+    RecordedDocument run = run_of(1000);
+    run.document.cells[0].cell.inputs = {.file = "x.safetensors", .content = content};
+    return run;
+  };
+  const RecordedDocument old = with_content("");
+  const RecordedDocument one = with_content("0000000000000001");
+  const RecordedDocument two = with_content("0000000000000002");
+  const std::vector<CellEvidence> cells = evidence_of(std::vector{old, one, old});
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].processes.size(), 3u);
+  EXPECT_EQ(cells[0].key.work.inputs.content, "0000000000000001");
+  EXPECT_EQ(evidence_of(std::vector{old, one, two}).size(), 3u) << "it may be of either";
+}
+
 TEST(GateEvidence, WhatDocumentsLackOrDisagreeOn) {
   RecordedDocument empty = run_of(1000);
   empty.document.cells.clear();

@@ -221,6 +221,24 @@ class Files(harness.CliTest):
                 self.ends_with_one_line(done, 0, "stdout", "give -")
                 self.assertEqual((self.folder / "log").read_text(), f"before\n{USAGE}\n")
 
+    def test_links_that_lead_nowhere(self):
+        (self.folder / "loop").symlink_to("loop")
+        os.mkfifo(self.folder / "pipe")
+        (self.folder / "to_pipe").symlink_to("pipe")
+        before = self.files()
+        for option in ("--save", "--json"):
+            for path, why in (("loop", "links"), ("to_pipe", "no regular file")):
+                with self.subTest(option=option, path=path):
+                    quick = [*BRIEF, *TINY, "--variant", "naive", option, path]
+                    quick += ["--json", "a.json"] if option == "--save" else []
+                    self.ends_with_one_line(self.run_program(*quick), USAGE, path, why)
+                    self.assertEqual(self.files(), before)
+        # What is not there yet is made where the link leads.
+        (self.folder / "dangling").symlink_to("made.json")
+        self.ends(self.run_program(*BRIEF, *TINY, "--variant", "naive", "--json", "dangling"), 0)
+        self.assertTrue((self.folder / "dangling").is_symlink())
+        self.document(self.folder / "made.json")
+
     def test_tensors_go_where_a_link_leads(self):
         (self.folder / "there").mkdir()
         (self.folder / "there" / "t").write_text("old")

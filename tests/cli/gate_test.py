@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import textwrap
 import unittest
 import xml.etree.ElementTree
@@ -130,6 +131,26 @@ class Recorded(GateCase):
         report = harness.parse_document((self.folder / "r.json").read_text(encoding="utf-8"))
         self.assertEqual(len(report["cells"]), 2)
 
+    def test_stdout_outlives_a_report_that_cannot_be_written(self):
+        base = ",".join(map(str, REPEATS[:5]))
+        (self.folder / "d").mkdir()
+        full = self.program(
+            "full",
+            "ulimit -f 0",
+            f'exec "{harness.PROGRAM}" "$@"',
+        )
+        done = subprocess.run(
+            [full, "gate", "--baseline", base, *map(str, REPEATS[5:10]), "--output", "d/r.json"],
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.ends(done, USAGE)
+        self.assertRegex(done.stderr, r"\Amla-bench: cannot write 'd/r.json'[^\n]+\n\Z")
+        self.assertIn("2 cells: 2 pass", done.stdout)
+
     def test_lost_accuracy_beside_a_time_that_is_not_trusted(self):
         names = []
         for i, path in enumerate(REPEATS[5:8]):
@@ -149,15 +170,18 @@ class Recorded(GateCase):
     def test_a_file_name_that_is_not_utf8(self):
         name = os.fsdecode(b"bad\xff.json")
         (self.folder / name).write_bytes(REPEATS[0].read_bytes())
-        for arguments in (
-            ["compare", name, "--format", "csv"],
-            ["compare", name, "--format", "md"],
-            ["export", name, "--to", "csv"],
-            ["gate", "--baseline", str(REPEATS[1]), name, "--format", "md"],
+        for arguments, code in (
+            (["compare", name, str(REPEATS[1]), "--format", "csv"], 0),
+            (["compare", name, str(REPEATS[1]), "--format", "md"], 0),
+            (["export", name, "--to", "csv"], 0),
+            (["gate", "--baseline", str(REPEATS[1]), name, "--format", "md"], INCOMPARABLE),
         ):
-            with self.subTest(arguments=arguments), open(self.folder / "out", "wb") as out:
-                self.run_program(*arguments, stdout=out)
-            self.assertIn("", (self.folder / "out").read_bytes().decode("utf-8"))
+            with self.subTest(arguments=arguments):
+                with open(self.folder / "out", "wb") as out:
+                    self.ends(self.run_program(*arguments, stdout=out), code)
+                text = (self.folder / "out").read_bytes().decode("utf-8")
+                if "md" not in arguments or "gate" in arguments:
+                    self.assertIn("xff.json", text)
 
     def test_reports_are_written_before_a_bad_end(self):
         base = ",".join(map(str, REPEATS[:5]))
@@ -497,10 +521,33 @@ class Measured(GateCase):
         self.document(self.folder / "base.json")
         for number in (1, 2, 5):
             again = f"kept/{number:03}-candidate.json"
-            done = self.run_program("gate", "--baseline", f"base.json,{again}", again)
-            self.ends_with_one_line(done, USAGE)
+            done = self.run_program("gate", "--baseline", "base.json", again)
+            self.ends_with_one_line(done, USAGE, again, "leave one of them out")
             done = self.run_program("compare", "base.json", again)
             self.ends_with_one_line(done, USAGE, again, "leave one of them out")
+
+    def test_nor_is_one_of_several_runs_of_a_process(self):
+        shapes = "--batch 1 --seq 8 --model-dim 16 --rank 4,5 --kv-heads 2 --head-dim 8".split()
+        made = self.run_program(
+            *["run", "--variant", "tiled,cooperative", *shapes, *harness.COLD_START],
+            *["--rounds", "2", "--json", "base.json"],
+        )
+        self.ends(made, 0)
+        document = self.document(self.folder / "base.json")
+        del document["cells"][0]  # no product any more: two runs a process
+        self.write("base.json", document)
+        done = self.run_program(
+            *["gate", "--baseline", "base.json", *QUICK, "--processes", "5", "--threshold", "1000"],
+            *["--update", "--keep", "kept"],
+            timeout=100,
+        )
+        self.ends(done, 0)
+        starts = self.document(self.folder / "base.json")["merged_from"]
+        kept = sorted((self.folder / "kept").iterdir())
+        self.assertEqual([self.document(path)["started_at"] for path in kept], starts)
+        self.assertEqual(len(starts), 10)
+        done = self.run_program("compare", "base.json", str(kept[-1]))
+        self.ends_with_one_line(done, USAGE, "leave one of them out")
 
     def test_the_cells_of_the_baseline_are_run(self):
         shapes = "--batch 1 --seq 8 --model-dim 16 --rank 4,5 --kv-heads 2 --head-dim 8".split()

@@ -111,6 +111,13 @@ class Seeds(harness.CliTest):
         compared = self.run_program("compare", "a.json", "b.json")
         self.assertEqual(compared.returncode, 5)
         self.assertIn("other inputs", compared.stdout + compared.stderr)
+        # Of an older program, which does not tell.
+        document = self.document(self.folder / "a.json")
+        del document["cells"][0]["inputs"]["content"]
+        document["started_at"] = "2026-11-29T16:03:00Z"
+        (self.folder / "old.json").write_text(json.dumps(document), encoding="utf-8")
+        compared = self.run_program("compare", "old.json", "a.json")
+        self.assertEqual(compared.returncode, 0, compared.stderr)
         judged = self.run_program("gate", "--baseline", "a.json", "b.json")
         self.assertEqual(judged.returncode, 5)
         self.assertIn("saved holds other values: content ", judged.stdout)
