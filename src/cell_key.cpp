@@ -64,24 +64,6 @@ CellKey key_of(const Cell& cell) {
           .copy = cell.copy};
 }
 
-void InputContents::note(const Work& work) {
-  if (work.inputs.file && !work.inputs.content.empty()) {
-    Work without = work;
-    without.inputs.content.clear();
-    known_[id_of(without)].insert(work.inputs.content);
-  }
-}
-
-void InputContents::fill(Work& work) const {
-  if (!work.inputs.file || !work.inputs.content.empty()) {
-    return;
-  }
-  const auto found = known_.find(id_of(work));
-  if (found != known_.end() && found->second.size() == 1) {
-    work.inputs.content = *found->second.begin();
-  }
-}
-
 std::string id_of(const Work& work) {
   // The file last, since its name may hold any character.
   return shape_id(work) + concurrent_id(work.gpus_at_once) + "/" +

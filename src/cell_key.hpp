@@ -2,8 +2,6 @@
 // index of a GPU is no part of it, since it changes from boot to boot.
 #pragma once
 
-#include <map>
-#include <set>
 #include <string>
 
 #include "result.hpp"
@@ -39,19 +37,6 @@ struct CellKey {
 };
 
 CellKey key_of(const Cell& cell);
-
-// Which content the works of one file have, as far as some tell. An older document does not, and
-// that is not held against it.
-class InputContents {
- public:
-  void note(const Work& work);
-  // Gives a work that does not tell its content the one of those that are the same but for it,
-  // where these have one alone.
-  void fill(Work& work) const;
-
- private:
-  std::map<std::string, std::set<std::string>> known_;  // by the id of the work without it
-};
 
 // Texts that are equal exactly where the values are: keys for maps.
 std::string id_of(const Work& work);

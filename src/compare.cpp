@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "errors.hpp"
+#include "input_contents.hpp"
 #include "text.hpp"
 
 namespace mla_bench {
@@ -83,21 +84,15 @@ std::vector<ComparedCell> cells_of(std::span<const RecordedDocument> documents,
   for (std::size_t i = 0; i < devices.size(); ++i) {
     device_indices[id_of(devices[i].place)] = i;
   }
-  InputContents contents;
-  for (const RecordedDocument& recorded : documents) {
-    for (const Result& result : recorded.document.cells) {
-      contents.note(key_of(result.cell).work);
-    }
-  }
+  const InputContents contents(documents);
   std::vector<ComparedCell> cells;
   for (std::size_t run = 0; run < documents.size(); ++run) {
     for (const Result& result : documents[run].document.cells) {
       ComparedCell cell{.run = run,
-                        .key = key_of(result.cell),
+                        .key = contents.key_of(result.cell),
                         .id = result.cell.id(),
                         .status = result.status,
                         .reason = result.reason};
-      contents.fill(cell.key.work);
       cell.device = device_indices.at(id_of(cell.key.place));
       if (result.status == Status::kPassed) {
         cell.summary = result.summary;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "errors.hpp"
 
@@ -36,6 +37,19 @@ void print_result(std::string_view text) {
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw UsageError(std::string("cannot write to stdout: ") + strerror(errno));
+  }
+}
+
+void print_result_after(const std::function<void()>& write_files, std::string_view text) {
+  std::optional<UsageError> unwritten;
+  try {
+    write_files();
+  } catch (const UsageError& error) {
+    unwritten = error;
+  }
+  print_result(text);
+  if (unwritten) {
+    throw *unwritten;
   }
 }
 

@@ -1,6 +1,7 @@
 // What the program says to people: results, warnings, and one line of progress on a terminal.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,10 @@ void open_standard_streams();
 
 // Writes and flushes. Throws UsageError where stdout does not take it (closed, full disk).
 void print_result(std::string_view text);
+
+// A result that goes into files too: those first, and then stdout in any case, so that neither is
+// lost with the other. Throws UsageError where one of them was not written.
+void print_result_after(const std::function<void()>& write_files, std::string_view text);
 
 // One line on stderr.
 void print_note(std::string_view text);

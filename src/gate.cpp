@@ -80,14 +80,13 @@ void subtract(std::vector<double>& values, std::span<const double> others) {
 }
 
 // The logarithm of a slow-down that is called a regression with probability kDetection: its
-// estimate comes out above `limit`, and its t above the one of `alpha`. For t, whose spread is
+// estimate comes out above `limit`, and its t above `t`, that of `alpha`. For t, whose spread is
 // estimated too, by the normal approximation to the noncentral t distribution (M. Abramowitz and I.
 // A. Stegun, "Handbook of Mathematical Functions", 1964, 26.7.10).
-double detectable(const Estimate& estimate, double limit, const GateRules& rules) {
+double detectable(const Estimate& estimate, double limit, double t, const GateRules& rules) {
   // Two series must find it, each by itself.
   const double detection = rules.is_confirmed ? std::sqrt(kDetection) : kDetection;
   const int freedom = estimate.degrees_of_freedom;
-  const double t = student_t_quantile(1 - rules.alpha, freedom);
   const double certain =
       t * (1 - 0.25 / freedom) + normal_quantile(detection) * std::sqrt(1 + t * t / (2 * freedom));
   const double above = student_t_quantile(detection, freedom);
@@ -97,13 +96,13 @@ double detectable(const Estimate& estimate, double limit, const GateRules& rules
 // The verdict on the time, and with which change.
 void decide(const Estimate& estimate, const GateRules& rules, JudgedCell& judged) {
   const double limit = std::log1p(judged.threshold);
-  const double half =
-      student_t_quantile(1 - rules.alpha, estimate.degrees_of_freedom) * estimate.standard_error;
+  const double t = student_t_quantile(1 - rules.alpha, estimate.degrees_of_freedom);
+  const double half = t * estimate.standard_error;
   const double low = estimate.mean - half;
   const double high = estimate.mean + half;
   judged.change = Change{.estimate = std::exp(estimate.mean),
                          .interval = {.low = std::exp(low), .high = std::exp(high)},
-                         .detectable = std::expm1(detectable(estimate, limit, rules)),
+                         .detectable = std::expm1(detectable(estimate, limit, t, rules)),
                          .deviation = estimate.deviation};
   if (low > 0 && estimate.mean > limit) {
     judged.verdict = Verdict::kRegression;
@@ -294,6 +293,59 @@ void attribute(const Side& then, const Side& now, JudgedCell& judged) {
   }
 }
 
+// The verdict on the times of both sides, as far as there are any to trust; `is_alike`: taken under
+// the same circumstances.
+void judge_times(const CellKey& key, const Side& then, const Side& now, bool is_alike,
+                 const GateRules& rules, JudgedCell& judged) {
+  if (now.status == Status::kUntrusted) {
+    judged.verdict = Verdict::kInconclusive;
+    judged.reason = "untrusted: " + now.reason;
+    judged.unfit = now.unfit;
+    return;
+  }
+  if (then.status == Status::kUntrusted) {
+    judged.reason = "the baseline is untrusted: " + then.reason;
+    judged.unfit = then.unfit;
+    return;
+  }
+
+  std::vector<double> before = values_of(then.logs, rules.is_paired ? &now.logs : nullptr);
+  std::vector<double> after = values_of(now.logs, rules.is_paired ? &then.logs : nullptr);
+  judged.baseline_processes = static_cast<std::int64_t>(before.size());
+  judged.candidate_processes = static_cast<std::int64_t>(after.size());
+  if (!before.empty() && !after.empty()) {
+    judged.baseline_ns = std::exp(mean_of(before));
+    judged.candidate_ns = std::exp(mean_of(after));
+  }
+  const bool is_one_round =
+      (then.times == 1 && then.rounds < 2) || (now.times == 1 && now.rounds < 2);
+  const std::size_t most = std::max(before.size(), after.size());
+  if (before.empty() || after.empty() || most < 2 || (rules.is_paired && before.size() < 2)) {
+    judged.reason =
+        "one process on each side does not tell the shift from process to process: give several "
+        "documents, or leave the candidate out and it is measured several times";
+    return;
+  }
+  if (is_one_round && !rules.is_paired) {
+    judged.reason = "a side has one round in all: measure it with more --rounds, or several times";
+    return;
+  }
+  const auto noise = rules.noise.find(export_name(key));
+  const double from_noise = noise == rules.noise.end() ? 0 : std::expm1(kNoises * noise->second);
+  judged.threshold = std::max(rules.threshold, from_noise);
+  if (from_noise > rules.threshold) {
+    judged.reason = "its threshold is " + fixed(100 * from_noise, 2) +
+                    " %, three times its noise from process to process by selftest";
+  }
+  if (!rules.is_paired && is_alike && then.anchors == then.times && now.anchors == now.times) {
+    judged.anchors = std::exp(mean_of(now.anchor_logs) - mean_of(then.anchor_logs));
+    subtract(before, then.anchor_logs);
+    subtract(after, now.anchor_logs);
+  }
+  decide(rules.is_paired ? paired_estimate(before, after) : independent_estimate(before, after),
+         rules, judged);
+}
+
 JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidate,
                       const GateRules& rules) {
   const Side then = side_of(baseline);
@@ -320,64 +372,15 @@ JudgedCell judge_cell(const CellEvidence& baseline, const CellEvidence& candidat
     judged.reason = other;
     return judged;
   }
-  // Whatever is known of the time.
-  const std::string lost = lost_accuracy(then, now, rules.error_factor);
-  const auto unless_lost = [&lost](JudgedCell cell) {
-    if (!lost.empty()) {
-      cell.verdict = Verdict::kRegression;
-      cell.reason = lost;
-      cell.unfit = false;
-    }
-    return cell;
-  };
-  if (now.status == Status::kUntrusted) {
-    judged.verdict = Verdict::kInconclusive;
-    judged.reason = "untrusted: " + now.reason;
-    judged.unfit = now.unfit;
-    return unless_lost(std::move(judged));
+  judge_times(baseline.key, then, now, other.empty(), rules, judged);
+  if (const std::string lost = lost_accuracy(then, now, rules.error_factor); !lost.empty()) {
+    judged.verdict = Verdict::kRegression;
+    judged.reason = lost;  // whatever is known of the time
+    judged.unfit = false;
   }
-  if (then.status == Status::kUntrusted) {
-    judged.reason = "the baseline is untrusted: " + then.reason;
-    judged.unfit = then.unfit;
-    return unless_lost(std::move(judged));
+  if (!judged.change) {
+    return judged;
   }
-
-  std::vector<double> before = values_of(then.logs, rules.is_paired ? &now.logs : nullptr);
-  std::vector<double> after = values_of(now.logs, rules.is_paired ? &then.logs : nullptr);
-  judged.baseline_processes = static_cast<std::int64_t>(before.size());
-  judged.candidate_processes = static_cast<std::int64_t>(after.size());
-  if (!before.empty() && !after.empty()) {
-    judged.baseline_ns = std::exp(mean_of(before));
-    judged.candidate_ns = std::exp(mean_of(after));
-  }
-  const bool is_one_round =
-      (then.times == 1 && then.rounds < 2) || (now.times == 1 && now.rounds < 2);
-  const std::size_t most = std::max(before.size(), after.size());
-  if (before.empty() || after.empty() || most < 2 || (rules.is_paired && before.size() < 2)) {
-    judged.reason =
-        "one process on each side does not tell the shift from process to process: give several "
-        "documents, or leave the candidate out and it is measured several times";
-    return unless_lost(std::move(judged));
-  }
-  if (is_one_round && !rules.is_paired) {
-    judged.reason = "a side has one round in all: measure it with more --rounds, or several times";
-    return unless_lost(std::move(judged));
-  }
-  const auto noise = rules.noise.find(export_name(baseline.key));
-  const double from_noise = noise == rules.noise.end() ? 0 : std::expm1(kNoises * noise->second);
-  judged.threshold = std::max(rules.threshold, from_noise);
-  if (from_noise > rules.threshold) {
-    judged.reason = "its threshold is " + fixed(100 * from_noise, 2) +
-                    " %, three times its noise from process to process by selftest";
-  }
-  if (!rules.is_paired && other.empty() && then.anchors == then.times && now.anchors == now.times) {
-    judged.anchors = std::exp(mean_of(now.anchor_logs) - mean_of(then.anchor_logs));
-    subtract(before, then.anchor_logs);
-    subtract(after, now.anchor_logs);
-  }
-  decide(rules.is_paired ? paired_estimate(before, after) : independent_estimate(before, after),
-         rules, judged);
-  judged = unless_lost(std::move(judged));
   attribute(then, now, judged);
   if (constexpr double kWorthTelling = 0.01;
       judged.anchors && std::abs(*judged.anchors - 1) > kWorthTelling) {

@@ -101,22 +101,17 @@ int gate_command(const GateOptions& options, std::span<const char* const> argv) 
     }
   }
   const ExitCode code = exit_code(series.result, options.strict);
-  // The files first, and stdout in any case: nothing is lost with one that cannot be written.
-  std::optional<UsageError> unwritten;
-  try {
-    if (options.output) {
-      write_whole_file(*options.output, render(series.result, heading, options.format));
-    }
-    if (options.update) {
-      update_baseline(options, series, argv, code);
-    }
-  } catch (const UsageError& error) {
-    unwritten = error;
-  }
-  print_result(render(series.result, heading, options.output ? GateFormat::kText : options.format));
-  if (unwritten) {
-    throw *unwritten;
-  }
+  const GateFormat shown = options.output ? GateFormat::kText : options.format;
+  print_result_after(
+      [&] {
+        if (options.output) {
+          write_whole_file(*options.output, render(series.result, heading, options.format));
+        }
+        if (options.update) {
+          update_baseline(options, series, argv, code);
+        }
+      },
+      render(series.result, heading, shown));
   if (series.result.failure) {
     print_note(series.result.failure->why);
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "input_contents.hpp"
 #include "judge.hpp"
 #include "measure.hpp"
 #include "statistics.hpp"
@@ -140,18 +141,12 @@ std::vector<CellEvidence> evidence_of(std::span<const RecordedDocument> document
   std::vector<CellEvidence> cells;
   std::map<std::string, std::size_t> places;
   std::size_t processes_before = 0;
-  InputContents contents;
-  for (const RecordedDocument& recorded : documents) {
-    for (const Result& result : recorded.document.cells) {
-      contents.note(key_of(result.cell).work);
-    }
-  }
+  const InputContents contents(documents);
   for (const RecordedDocument& recorded : documents) {
     const Document& document = recorded.document;
     std::size_t most = processes_before + 1;  // a document without the cell is a process too
     for (const Result& result : document.cells) {
-      CellKey key = key_of(result.cell);
-      contents.fill(key.work);
+      const CellKey key = contents.key_of(result.cell);
       const auto device = std::find_if(document.devices.begin(), document.devices.end(),
                                        [&](const DocumentDevice& entry) {
                                          return entry.device.backend == key.place.backend &&

@@ -206,9 +206,8 @@ void append(RecordedDocument& into, RecordedDocument more) {
     }
   }
   std::vector<std::string> starts = starts_of(into.document);
-  for (const std::string& start : starts_of(more.document)) {
-    starts.push_back(start);
-  }
+  const std::vector<std::string> later = starts_of(more.document);
+  starts.insert(starts.end(), later.begin(), later.end());
   into.document.merged_from = std::move(starts);
   std::move(more.document.cells.begin(), more.document.cells.end(),
             std::back_inserter(into.document.cells));
@@ -330,7 +329,7 @@ namespace {
 
 // The candidate's evidence on the cells that have this verdict: the key of a judged cell is the
 // candidate's, and the baseline's may be another.
-std::vector<CellEvidence> with_verdict(std::span<const RecordedDocument> candidate,
+std::vector<CellEvidence> with_verdict(std::span<const CellEvidence> candidate,
                                        const GateResult& result, Verdict verdict) {
   std::set<std::string> wanted;
   for (const JudgedCell& cell : result.cells) {
@@ -338,9 +337,8 @@ std::vector<CellEvidence> with_verdict(std::span<const RecordedDocument> candida
       wanted.insert(id_of(cell.key));
     }
   }
-  const std::vector<CellEvidence> evidence = evidence_of(candidate);
   std::vector<CellEvidence> found;
-  std::copy_if(evidence.begin(), evidence.end(), std::back_inserter(found),
+  std::copy_if(candidate.begin(), candidate.end(), std::back_inserter(found),
                [&](const CellEvidence& cell) { return wanted.contains(id_of(cell.key)); });
   return found;
 }
@@ -382,12 +380,12 @@ Series measure_pairs(Runner& runner, const std::string& old_program, int first_l
       }
       ++pair;
       if (pair == look) {
-        series.result = judge(evidence_of(series.baseline), evidence_of(series.candidate), rules);
+        const std::vector<CellEvidence> candidate = evidence_of(series.candidate);
+        series.result = judge(evidence_of(series.baseline), candidate, rules);
         if (is_settled(series.result)) {
           return series;
         }
-        runner.limit_to(
-            runs_of(with_verdict(series.candidate, series.result, Verdict::kInconclusive)));
+        runner.limit_to(runs_of(with_verdict(candidate, series.result, Verdict::kInconclusive)));
         look = std::min(look + kLookEvery, most);
       }
     }
@@ -403,7 +401,7 @@ Series measure_pairs(Runner& runner, const std::string& old_program, int first_l
 
 void confirm(Runner& runner, Series& series, const std::function<Series()>& measure_again) {
   const std::vector<CellEvidence> regressed =
-      with_verdict(series.candidate, series.result, Verdict::kRegression);
+      with_verdict(evidence_of(series.candidate), series.result, Verdict::kRegression);
   if (series.result.failure || regressed.empty()) {
     return;
   }

@@ -407,8 +407,8 @@ std::string_view name_of(Distribution distribution) {
 FileFacts inspect_input_file(const std::string& path, std::optional<std::int64_t> kv_heads,
                              std::optional<std::int64_t> head_dim) {
   const TensorFile file = open_tensor_file(path);
-  FileFacts facts = inspect_inputs(file, kv_heads, head_dim);
   const InputEntries entries = input_entries(file);
+  FileFacts facts = facts_of(file, entries, kv_heads, head_dim);
   Fnv1a content;
   for (const TensorEntry* tensor :
        {&entries.hidden, &entries.w_down, &entries.w_up_k, &entries.w_up_v}) {

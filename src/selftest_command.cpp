@@ -60,19 +60,13 @@ int selftest_command(const SelftestOptions& options) {
   result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   result.not_kept = keep_or_why_not(result, options.series);
-  // The file first, and stdout in any case: nothing is lost with one that cannot be written.
-  std::optional<UsageError> unwritten;
-  try {
-    if (options.output) {
-      write_whole_file(*options.output, json_report(result));
-    }
-  } catch (const UsageError& error) {
-    unwritten = error;
-  }
-  print_result(options.json ? json_report(result) : text_report(result));
-  if (unwritten) {
-    throw *unwritten;
-  }
+  print_result_after(
+      [&] {
+        if (options.output) {
+          write_whole_file(*options.output, json_report(result));
+        }
+      },
+      options.json ? json_report(result) : text_report(result));
   if (result.gate.failure) {
     print_note(result.gate.failure->why);
   }

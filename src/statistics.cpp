@@ -66,6 +66,16 @@ double student_t_within(double t, int degrees_of_freedom) {
   return is_odd ? 2 / std::numbers::pi * (angle + of_sum) : of_sum;
 }
 
+// The least value from which on `is_enough` holds, to the last digit; it holds at `high`.
+template <typename IsEnough>
+double least_between(double low, double high, const IsEnough& is_enough) {
+  for (double middle = (low + high) / 2; low < middle && middle < high;
+       middle = (low + high) / 2) {  // until no double lies between
+    (is_enough(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
 }  // namespace
 
 double student_t_quantile(double probability, int degrees_of_freedom) {
@@ -80,11 +90,8 @@ double student_t_quantile(double probability, int degrees_of_freedom) {
     low = high;
     high *= 2;
   }
-  for (double middle = (low + high) / 2; low < middle && middle < high;
-       middle = (low + high) / 2) {  // until no double lies between
-    (student_t_within(middle, degrees_of_freedom) < within ? low : high) = middle;
-  }
-  return high;
+  return least_between(low, high,
+                       [&](double t) { return student_t_within(t, degrees_of_freedom) >= within; });
 }
 
 double student_t_975(int degrees_of_freedom) {
@@ -106,13 +113,10 @@ double normal_quantile(double probability) {
   if (!(probability > 0.5) || !(probability < 1)) {
     throw std::invalid_argument("the normal quantile needs a probability in (0.5, 1)");
   }
-  double low = 0;
-  double high = 40;  // beyond is less than the smallest double
-  for (double middle = (low + high) / 2; low < middle && middle < high;
-       middle = (low + high) / 2) {  // until no double lies between
-    (std::erfc(middle / std::numbers::sqrt2) / 2 > 1 - probability ? low : high) = middle;
-  }
-  return high;
+  constexpr double kBeyond = 40;  // what is there is less than the smallest double
+  return least_between(0, kBeyond, [&](double z) {
+    return std::erfc(z / std::numbers::sqrt2) / 2 <= 1 - probability;
+  });
 }
 
 double half_width_95(std::span<const double> values) {
